@@ -1,0 +1,94 @@
+"""Commit records as bytes: msgpack maps decoded without trusting a length in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgpack
+
+from hub.errors import Invalid, TooLarge
+
+MAX_RECORD_BYTES = 64 * 1024 * 1024
+"""Bytes of one record; nearly all of a large one is its structured_delta, which is never decoded."""
+MAX_PLAIN_BYTES = 1024 * 1024
+"""Bytes of one record without its structured_delta."""
+
+_DELTA = "structured_delta"
+_MAX_KEY_BYTES = 256
+
+
+def encode_record(record: object, field: str) -> bytes:
+    """The msgpack form of a record that came as a map. Raises Invalid naming `field` for what msgpack cannot say."""
+    if not isinstance(record, Mapping):
+        raise Invalid(field, "must be a map")
+    try:
+        raw = msgpack.packb(dict(record), use_bin_type=True)
+    except (ValueError, TypeError, OverflowError):
+        raise Invalid(field, "holds a value that msgpack cannot hold, or text that is not valid UTF-8") from None
+    return bytes(raw)
+
+
+def decode_record(raw: bytes, field: str) -> dict[str, Any]:
+    """The map that `raw` holds, without the key structured_delta.
+
+    Raises Invalid naming `field` for anything but one whole msgpack map with unique string keys and plain values,
+    TooLarge above MAX_RECORD_BYTES and MAX_PLAIN_BYTES.
+    """
+    if len(raw) > MAX_RECORD_BYTES:
+        raise TooLarge(f"{field}: a record of {len(raw)} bytes; at most {MAX_RECORD_BYTES} are allowed")
+    try:
+        spans = _spans(raw, field)
+        plain = sum(end - start for start, end in spans.values())
+        if plain > MAX_PLAIN_BYTES:
+            raise TooLarge(
+                f"{field}: {plain} bytes besides structured_delta; at most {MAX_PLAIN_BYTES} are allowed"
+            )
+        record = {key: msgpack.unpackb(raw[start:end]) for key, (start, end) in spans.items()}
+    except (ValueError, TypeError, msgpack.UnpackException):
+        raise Invalid(field, "is not a msgpack map of UTF-8 strings and plain values") from None
+    if not _is_plain(record):
+        raise Invalid(field, "must hold plain values only: no extension types, no keys that are not strings")
+    return record
+
+
+def _spans(raw: bytes, field: str) -> dict[str, tuple[int, int]]:
+    """Where the value of each key begins and ends, structured_delta left out.
+
+    Skipping allocates nothing and fails at the first element that is not there, so that a declared count is known to
+    be true before anything is built from it: `unpackb` alone takes memory for every count first.
+    """
+    walker = msgpack.Unpacker(max_buffer_size=max(len(raw), 1))
+    walker.feed(raw)
+    spans: dict[str, tuple[int, int]] = {}
+    for _ in range(walker.read_map_header()):
+        start = walker.tell()
+        walker.skip()
+        middle = walker.tell()
+        walker.skip()
+        key = msgpack.unpackb(raw[start:middle]) if middle - start <= _MAX_KEY_BYTES else None
+        if not isinstance(key, str):
+            raise Invalid(field, f"every key must be a string of less than {_MAX_KEY_BYTES} bytes")
+        if key in spans:
+            raise Invalid(f"{field}.{key}", "is there twice")
+        spans[key] = (middle, walker.tell())
+    if walker.tell() != len(raw):
+        raise Invalid(field, f"has {len(raw) - walker.tell()} bytes after its end")
+    spans.pop(_DELTA, None)
+    return spans
+
+
+def _is_plain(value: object) -> bool:
+    """Whether any msgpack reader can take `value`: JSON's types and bytes, keys being strings."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            if not all(isinstance(key, str) for key in item):
+                return False
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+        elif not (item is None or isinstance(item, (str, bytes, bool, int, float))):
+            return False
+    return True
