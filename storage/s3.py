@@ -1,0 +1,346 @@
+"""The store on S3, or on a server that speaks it.
+
+The only module that knows boto3, and so a long one: client, requests and errors are in here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zlib
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+import boto3.session
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError, HTTPClientError
+
+from storage.errors import AlreadyExists, DigestMismatch, NotFound, OutOfRange, StorageError, Unavailable
+from storage.keys import check_key, check_prefix
+from storage.prefixed import Prefixed
+from storage.store import Body, Reader, Stat, Store, Upload, check_range, read_up_to
+
+if TYPE_CHECKING:
+    from botocore.response import StreamingBody
+    from types_boto3_s3 import S3Client
+    from types_boto3_s3.type_defs import CompletedPartTypeDef
+
+PART_BYTES = 8 * 1024 * 1024
+"""Larger bodies go up in parts of this size, one in memory at a time; S3 takes 10,000 of at least 5 MiB."""
+PRESIGN_MAX = timedelta(days=7)
+"""The longest that a SigV4 signature may be valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """Where the bucket is and who asks."""
+
+    endpoint_url: str
+    public_endpoint_url: str | None
+    """The endpoint as clients reach it, for presigned URLs (the host is signed); None: the same."""
+    region: str
+    bucket: str
+    access_key: str = field(repr=False)
+    secret_key: str = field(repr=False)
+    connect_seconds: float = 5
+    read_seconds: float = 60
+    """The longest wait for the next bytes of an answer."""
+    attempts_max: int = 3
+    """Of one request, with the client's own short back-off in between."""
+    pool_size: int = 32
+    """Connections kept open."""
+
+
+class S3Store(Store):
+    """The objects of one bucket. Close it when done."""
+
+    def __init__(self, settings: S3Settings) -> None:
+        self._settings = settings
+        self._bucket = settings.bucket
+        self._client = _client(settings, settings.endpoint_url)
+        self._signer = _client(settings, settings.public_endpoint_url or settings.endpoint_url)
+
+    def close(self) -> None:
+        """Close the pooled connections."""
+        self._client.close()
+        self._signer.close()
+
+    def ensure_bucket(self) -> None:
+        """Make the bucket if there is none."""
+        with _mapped(self._bucket):
+            try:
+                self._client.head_bucket(Bucket=self._bucket)
+            except ClientError as error:
+                if _status(error) != 404:
+                    raise
+                self._create_bucket()
+
+    def _create_bucket(self) -> None:
+        place: dict[str, Any] = {}
+        if self._settings.region != "us-east-1":  # S3 refuses its own default as a constraint
+            place = {"CreateBucketConfiguration": {"LocationConstraint": self._settings.region}}
+        try:
+            self._client.create_bucket(Bucket=self._bucket, **place)
+        except ClientError as error:
+            if _status(error) != 409:
+                raise
+            # Another process was quicker, or the name is somebody else's: then this answers 403.
+            self._client.head_bucket(Bucket=self._bucket)
+
+    def put(
+        self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None
+    ) -> Stat:
+        check_key(key)
+        reader = io.BytesIO(body) if isinstance(body, bytes) else body
+        condition: dict[str, Literal["*"]] = {"IfNoneMatch": "*"} if if_absent else {}
+        first = read_up_to(reader, PART_BYTES)
+        try:
+            if len(first) < PART_BYTES:
+                self._put_whole(key, first, sha256, condition)
+            else:
+                self._put_parts(key, first, reader, sha256, condition)
+        except _Conflict as conflict:
+            # Another conditional write, or a delete, got in between: taken only if there is an object now.
+            if if_absent and self._holds(key):
+                raise AlreadyExists(key) from conflict
+            raise
+        return self.head(key)
+
+    def _put_whole(self, key: str, content: bytes, sha256: str | None, condition: dict[str, Any]) -> None:
+        digest = hashlib.sha256(content)
+        if sha256 is not None and digest.hexdigest() != sha256:
+            raise DigestMismatch(key)
+        with _mapped(key):
+            self._client.put_object(
+                Bucket=self._bucket,
+                Key=key,
+                Body=content,
+                ContentType="application/octet-stream",
+                ChecksumSHA256=b64encode(digest.digest()).decode(),
+                **condition,
+            )
+
+    def _put_parts(
+        self, key: str, first: bytes, reader: Reader, sha256: str | None, condition: dict[str, Any]
+    ) -> None:
+        if condition and self._holds(key):
+            raise AlreadyExists(key)  # now, rather than after all the parts
+        with _mapped(key):
+            upload_id = self._client.create_multipart_upload(
+                Bucket=self._bucket,
+                Key=key,
+                ContentType="application/octet-stream",
+                ChecksumAlgorithm="CRC32",
+            )["UploadId"]
+        try:
+            digest = hashlib.sha256()
+            parts: list[CompletedPartTypeDef] = []
+            content = first
+            while content:
+                digest.update(content)
+                parts.append(self._put_part(key, upload_id, len(parts) + 1, content))
+                content = read_up_to(reader, PART_BYTES)
+            if sha256 is not None and digest.hexdigest() != sha256:
+                raise DigestMismatch(key)
+            with _mapped(key):
+                self._client.complete_multipart_upload(
+                    Bucket=self._bucket,
+                    Key=key,
+                    UploadId=upload_id,
+                    MultipartUpload={"Parts": parts},
+                    **condition,
+                )
+        except BaseException as error:
+            self._abort(key, upload_id, error)
+            raise
+
+    def _put_part(self, key: str, upload_id: str, number: int, content: bytes) -> CompletedPartTypeDef:
+        checksum = b64encode(zlib.crc32(content).to_bytes(4, "big")).decode()
+        with _mapped(key):
+            answer = self._client.upload_part(
+                Bucket=self._bucket,
+                Key=key,
+                UploadId=upload_id,
+                PartNumber=number,
+                Body=content,
+                ChecksumCRC32=checksum,
+            )
+        return {"PartNumber": number, "ETag": answer["ETag"], "ChecksumCRC32": checksum}
+
+    def _abort(self, key: str, upload_id: str, reason: BaseException) -> None:
+        try:
+            self._client.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id)
+        except (BotoCoreError, ClientError) as error:
+            # The reason matters more than the parts that stay behind; a bucket's lifecycle rule removes those.
+            reason.add_note(f"{key}: multipart upload {upload_id} was not aborted: {error}")
+
+    def get(self, key: str) -> Body:
+        with _mapped(check_key(key)):
+            answer = self._client.get_object(Bucket=self._bucket, Key=key)
+        return Body(key, _Stream(key, answer["Body"]), answer["ContentLength"])
+
+    def get_range(self, key: str, offset: int, length: int) -> bytes:
+        check_range(offset, length)
+        with _mapped(check_key(key)):
+            answer = self._client.get_object(
+                Bucket=self._bucket, Key=key, Range=f"bytes={offset}-{offset + length - 1}"
+            )
+        with Body(key, _Stream(key, answer["Body"]), answer["ContentLength"]) as body:
+            if answer["ResponseMetadata"]["HTTPStatusCode"] != 206:
+                raise StorageError(key, "the store ignored the range")
+            if body.size != length:
+                raise OutOfRange(key)
+            return read_up_to(body, length)
+
+    def head(self, key: str) -> Stat:
+        with _mapped(check_key(key)):
+            try:
+                answer = self._client.head_object(Bucket=self._bucket, Key=key)
+            except ClientError as error:
+                if _status(error) == 404:
+                    # An answer to HEAD has no body to tell a missing key from a missing bucket.
+                    self._client.head_bucket(Bucket=self._bucket)
+                    raise NotFound(key) from error
+                raise
+        return _stat(key, answer["ContentLength"], answer["ETag"], answer["LastModified"])
+
+    def _holds(self, key: str) -> bool:
+        try:
+            self.head(key)
+        except NotFound:
+            return False
+        return True
+
+    def delete(self, key: str) -> None:
+        with _mapped(check_key(key)):
+            self._client.delete_object(Bucket=self._bucket, Key=key)
+
+    def list(self, prefix: str = "") -> Iterator[Stat]:
+        return self._pages(check_prefix(prefix))
+
+    def _pages(self, prefix: str) -> Iterator[Stat]:
+        # By continuation token: SeaweedFS' StartAfter steps over the folder of the key it is given.
+        paginator = self._client.get_paginator("list_objects_v2")
+        pages = iter(paginator.paginate(Bucket=self._bucket, Prefix=prefix))
+        while True:
+            with _mapped(prefix):
+                page = next(pages, None)
+            if page is None:
+                return
+            for found in page.get("Contents", ()):
+                key = check_key(found["Key"])
+                yield _stat(key, found["Size"], found["ETag"], found["LastModified"])
+
+    def presign_get(self, key: str, *, expires: timedelta) -> Upload:
+        return self._presign("GET", "get_object", key, expires)
+
+    def presign_put(self, key: str, *, expires: timedelta) -> Upload:
+        return self._presign("PUT", "put_object", key, expires)
+
+    def _presign(
+        self, method: str, operation: Literal["get_object", "put_object"], key: str, expires: timedelta
+    ) -> Upload:
+        check_key(key)
+        if not timedelta(seconds=1) <= expires <= PRESIGN_MAX:
+            raise ValueError("expires must be between 1 second and 7 days")
+        seconds = int(expires.total_seconds())
+        expires_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=seconds)
+        # Bucket and key only: each further parameter becomes a signed header that the client would have to send.
+        url = self._signer.generate_presigned_url(
+            operation, Params={"Bucket": self._bucket, "Key": key}, ExpiresIn=seconds
+        )
+        return Upload(method=method, url=url, headers={}, expires_at=expires_at)
+
+
+def open_store(settings: S3Settings, *, role: str) -> Store:
+    """Return the part of the bucket for `role`: "archive" (the truth) or "cache" (may be lost)."""
+    return Prefixed(S3Store(settings), f"{role}/")
+
+
+def _client(settings: S3Settings, endpoint_url: str) -> S3Client:
+    # A session of its own: boto3's default one must not be shared by threads that make clients.
+    return boto3.session.Session().client(
+        "s3",
+        endpoint_url=endpoint_url,
+        region_name=settings.region,
+        aws_access_key_id=settings.access_key,
+        aws_secret_access_key=settings.secret_key,
+        config=Config(
+            signature_version="s3v4",
+            s3={"addressing_style": "path"},
+            connect_timeout=settings.connect_seconds,
+            read_timeout=settings.read_seconds,
+            retries={"mode": "standard", "total_max_attempts": settings.attempts_max},
+            max_pool_connections=settings.pool_size,
+        ),
+    )
+
+
+class _Stream:
+    """The body of an answer, with our errors."""
+
+    def __init__(self, key: str, body: StreamingBody) -> None:
+        self._key = key
+        self._body = body
+
+    def read(self, size: int, /) -> bytes:
+        with _mapped(self._key):
+            return self._body.read(size)
+
+    def close(self) -> None:
+        self._body.close()
+
+
+class _Conflict(Unavailable):
+    """Another write or delete of the key was under way."""
+
+
+@contextmanager
+def _mapped(key: str) -> Iterator[None]:
+    try:
+        yield
+    except (BotoCoreError, ClientError) as error:
+        _raise(key, error)
+
+
+def _raise(key: str, error: BotoCoreError | ClientError) -> NoReturn:
+    """Raise the error of ours that `error` means. What is not known is a plain StorageError, never «absent»."""
+    if isinstance(error, FlexibleChecksumError):
+        raise DigestMismatch(key, "the bytes that the store sent differ from its own checksum") from error
+    if isinstance(error, HTTPClientError):
+        raise Unavailable(key, f"the store did not answer ({type(error).__name__})") from error
+    if not isinstance(error, ClientError):
+        raise StorageError(key, f"the request could not be made ({type(error).__name__})") from error
+    code, status = error.response["Error"].get("Code", ""), _status(error)
+    if code == "NoSuchKey":
+        raise NotFound(key) from error
+    if status == 409:
+        raise _Conflict(key) from error
+    if status == 412:
+        raise AlreadyExists(key) from error
+    if status == 416:
+        raise OutOfRange(key) from error
+    if code in {"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch"}:
+        raise DigestMismatch(key, "the bytes that the store received differ from those sent") from error
+    # NoSuchUpload: the answer to a completion got lost, and the repeated request finds no upload any more.
+    if status >= 500 or status == 429 or code in {"RequestTimeout", "NoSuchUpload"}:
+        raise Unavailable(key, f"the store answered {code}", retry_after=_retry_after(error)) from error
+    raise StorageError(key, f"the store refused: {code}") from error
+
+
+def _status(error: ClientError) -> int:
+    return error.response["ResponseMetadata"]["HTTPStatusCode"]
+
+
+def _retry_after(error: ClientError) -> float | None:
+    text = error.response["ResponseMetadata"].get("HTTPHeaders", {}).get("retry-after", "")
+    return float(text) if text.isdecimal() else None
+
+
+def _stat(key: str, size: int, etag: str, modified_at: datetime) -> Stat:
+    # Listings may have fractions of the second that HEAD has not.
+    return Stat(key=key, size=size, etag=etag.strip('"'), modified_at=modified_at.replace(microsecond=0))

@@ -1,0 +1,180 @@
+"""The interface of every store, and what goes over it.
+
+A store maps keys to immutable-by-habit objects: an object appears whole or not at all, and a reader that has
+begun sees one version to its end.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Protocol, Self
+
+from storage.errors import Unavailable
+
+CHUNK_BYTES = 1024 * 1024
+
+
+class Reader(Protocol):
+    """Anything that bytes can be read from: an open file, a request body, the Body of another store."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to `size` bytes; none at the end only."""
+        ...
+
+
+class Source(Reader, Protocol):
+    """A reader that holds something until it is closed."""
+
+    def close(self) -> None:
+        """Let go; more than once is fine."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What a store knows of an object."""
+
+    key: str
+    size: int
+    """Bytes."""
+    etag: str
+    """Differs between two versions of a key. Opaque: not a digest of the content."""
+    modified_at: datetime
+    """By the store's clock, to the second, with a time zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A request that somebody without credentials may send to the store until `expires_at`."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    """To be sent as well; others are allowed."""
+    expires_at: datetime
+
+
+class Body:
+    """The bytes of one object, in one direction. Close it, best by `with`: it holds a connection."""
+
+    def __init__(self, key: str, source: Source, size: int) -> None:
+        self.key = key
+        self.size = size
+        """Bytes of the whole object."""
+        self._source = source
+        self._left = size
+        self._closed = False
+
+    def read(self, size: int, /) -> bytes:
+        """Return up to `size` bytes; none at the end only.
+
+        Raises Unavailable when the store breaks off before the end, so that a part is never taken for the whole;
+        DigestMismatch when the store keeps a checksum and the bytes differ from it.
+        """
+        if self._closed:
+            raise ValueError(f"{self.key}: the body is closed")
+        if size < 1:
+            raise ValueError("size must be at least 1")
+        chunk = self._source.read(min(size, self._left)) if self._left else b""
+        if self._left and not chunk:
+            raise Unavailable(self.key, f"the store broke off {self._left} bytes before the end")
+        self._left -= len(chunk)
+        # Reading past the end is what makes botocore compare its checksum, before the last chunk is handed out.
+        if chunk and not self._left and self._source.read(1):
+            raise Unavailable(self.key, "the store sent more bytes than it had announced")
+        return chunk
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the rest in chunks of at most 1 MiB."""
+        while chunk := self.read(CHUNK_BYTES):
+            yield chunk
+
+    def close(self) -> None:
+        """Give the connection back; more than once is fine."""
+        self._closed = True
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not self._closed:
+            warnings.warn(f"{self.key}: body was never closed", ResourceWarning, source=self, stacklevel=2)
+            self.close()
+
+
+class Store(Protocol):
+    """A place for objects. Every method may be called from many threads.
+
+    Each raises InvalidKey for a key that `storage.keys` refuses, Unavailable when trying again may help, and
+    StorageError when it won't.
+    """
+
+    def put(
+        self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None
+    ) -> Stat:
+        """Store `body`, read from where it stands to its end; visible all at once, or not at all on any error.
+
+        `sha256` (64 lower-case hex digits) is compared with what was read before anything is visible:
+        DigestMismatch. With `if_absent` a taken key raises AlreadyExists. After an answer that got lost, that
+        may be our own doing; keys that are digests of the content make it a success.
+        """
+        ...
+
+    def get(self, key: str) -> Body:
+        """Open the object. Raises NotFound."""
+        ...
+
+    def get_range(self, key: str, offset: int, length: int) -> bytes:
+        """Return exactly `length` (at least 1) bytes from `offset`. Raises NotFound; OutOfRange if there are fewer."""
+        ...
+
+    def head(self, key: str) -> Stat:
+        """Describe the object. Raises NotFound."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove the object; that there is none is fine."""
+        ...
+
+    def list(self, prefix: str = "") -> Iterator[Stat]:
+        """Yield the objects whose key begins with `prefix`, page by page, each key once, in the order of keys.
+
+        Not a snapshot: what is written meanwhile may be there or not. SeaweedFS lists folder by folder, so
+        where one name continues another by «-» or «.» (`a-b` beside `a/c`) the order is that of the segments.
+        """
+        ...
+
+    def presign_get(self, key: str, *, expires: timedelta) -> Upload | None:
+        """Sign a download of `key`, which need not exist. None: this store cannot."""
+        ...
+
+    def presign_put(self, key: str, *, expires: timedelta) -> Upload | None:
+        """Sign an upload to `key`, with any headers. Nothing verifies what arrives. None: this store cannot."""
+        ...
+
+
+def read_up_to(reader: Reader, size: int) -> bytes:
+    """Return `size` bytes, fewer only at the end: a single read of a socket or a raw file may stop short."""
+    pieces: list[bytes] = []
+    while size > 0 and (piece := reader.read(size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+def check_range(offset: int, length: int) -> None:
+    """Raise ValueError for a range that is none."""
+    if offset < 0:
+        raise ValueError("offset must not be negative")
+    if length < 1:
+        raise ValueError("length must be at least 1")
