@@ -14,9 +14,11 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import psycopg
 import pytest
 from alembic import command
@@ -28,9 +30,15 @@ from hub.embedded.state import State, StateError
 
 if TYPE_CHECKING:
     from hub.embedded.objectstore import ObjectStore
-    from storage import S3Settings, Store
+    from storage import S3Settings, S3Store, Store
 
 ROOT = Path(__file__).parent.parent
+# More examples: pytest --hypothesis-profile=deep.
+hypothesis.settings.register_profile("fast", deadline=None, max_examples=50)
+hypothesis.settings.register_profile("ci", deadline=None, max_examples=200, print_blob=True)
+hypothesis.settings.register_profile("deep", deadline=None, max_examples=2_000, print_blob=True)
+hypothesis.settings.load_profile("fast")
+
 TEMPORARY = "packhouse-test-"
 CONNECT_SECONDS = 10
 ABANDONED_SECONDS = 300
@@ -118,11 +126,10 @@ def _worker_input(config: pytest.Config) -> dict[str, Any] | None:
 
 def migrate(database_url: str) -> None:
     """Bring the database to the newest schema, with the real migrations."""
-    if not (ROOT / "migrations/env.py").exists():
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DATABASE_URL", database_url)
-        command.upgrade(Config(ROOT / "setup.cfg"), "heads")
+    config = Config(ROOT / "setup.cfg")
+    config.set_main_option("script_location", str(ROOT / "migrations"))
+    config.attributes["database_url"] = database_url
+    command.upgrade(config, "heads")
 
 
 @pytest.fixture(scope="session")
@@ -212,23 +219,31 @@ def _delete_all_rows(database_url: str) -> None:
 @pytest.fixture(scope="session")
 def s3_settings(request: pytest.FixtureRequest) -> S3Settings:
     """The real S3 server, with a fresh bucket: one per xdist worker."""
-    given = _worker_input(request.config)
-    fields = given["s3"] if given else request.config.stash[SERVERS].s3()
     from storage import S3Settings, S3Store
 
-    settings = S3Settings(
-        **fields, public_endpoint_url=None, region="us-east-1", bucket=f"test-{secrets.token_hex(6)}"
-    )
-    S3Store(settings).ensure_bucket()
+    given = _worker_input(request.config)
+    fields = given["s3"] if given else request.config.stash[SERVERS].s3()
+    bucket = f"test-{secrets.token_hex(6)}"
+    settings = S3Settings(**fields, public_endpoint_url=None, region="us-east-1", bucket=bucket)
+    with closing(S3Store(settings)) as store:
+        store.ensure_bucket()
     return settings
 
 
-@pytest.fixture
-def s3_store(s3_settings: S3Settings) -> Store:
-    """A store on the real S3 server that is empty at first: every test has its own prefix."""
-    from storage import Prefixed, S3Store
+@pytest.fixture(scope="session")
+def _s3(s3_settings: S3Settings) -> Iterator[S3Store]:
+    from storage import S3Store
 
-    return Prefixed(S3Store(s3_settings), f"{secrets.token_hex(6)}/")
+    with closing(S3Store(s3_settings)) as store:
+        yield store
+
+
+@pytest.fixture
+def s3_store(_s3: S3Store) -> Store:
+    """A store on the real S3 server that is empty at first: every test has its own prefix."""
+    from storage import Prefixed
+
+    return Prefixed(_s3, f"{secrets.token_hex(6)}/")
 
 
 @pytest.fixture

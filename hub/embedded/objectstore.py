@@ -10,16 +10,14 @@ import shutil
 import signal
 import sysconfig
 import time
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from hub.embedded.ports import LOOPBACK, are_free, choose
 from hub.embedded.processes import Child, ChildFailed, clear_leftover
 from hub.embedded.state import State
-
-try:
-    from storage import S3Settings, S3Store, StorageError
-except ImportError:
-    from hub.embedded._interim import S3Settings, S3Store, StorageError
+from storage import S3Settings, S3Store, StorageError
 
 PORTS = (
     *("s3.port", "s3.port.grpc", "master.port", "master.port.grpc", "volume.port", "volume.port.grpc"),
@@ -53,6 +51,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 3.0
 """After large transfers it takes longer than 10 s to end; killing it is harmless (measured)."""
 STARTS_MAX = 3
+POLL_SECONDS = 0.05
 
 
 class NoObjectStore(RuntimeError):
@@ -137,23 +136,20 @@ class ObjectStore:
         return self.child
 
     def _answers(self) -> bool:
-        """Return True once a PUT and a GET succeed, False when the server ends. Raises ChildFailed when neither happens."""
+        """Return True once a PUT and a GET succeed, False when the server ends.
+
+        Raises ChildFailed when neither happens in time.
+        """
         child = self._child
-        store = S3Store(self.settings(PROBE))
-        body = self.state.secret("s3_probe").encode()
         deadline = time.monotonic() + START_SECONDS
-        while child.ended(0.05) is None:
-            # The port is open long before the first write succeeds.
-            if not are_free(self.ports[:1]):
-                try:
-                    store.ensure_bucket()
-                    store.put("probe", body)
-                    if store.get_range("probe", 0, len(body)) == body:
-                        return True
-                except StorageError:
-                    pass
-            if time.monotonic() > deadline:
-                raise child.failure(f"was not ready after {START_SECONDS:.0f} s")
+        settings = replace(self.settings(PROBE), connect_seconds=2, read_seconds=10, attempts_max=1)
+        with closing(S3Store(settings)) as store:
+            while child.ended(POLL_SECONDS) is None:
+                # The port is open long before the first write succeeds; before that the client's own waits are too long.
+                if not are_free(self.ports[:1]) and _works(store):
+                    return True
+                if time.monotonic() > deadline:
+                    raise child.failure(f"was not ready after {START_SECONDS:.0f} s")
         return False
 
     def _environment(self, home: Path) -> dict[str, str]:
@@ -168,3 +164,13 @@ class ObjectStore:
             "AWS_SECRET_ACCESS_KEY": self.state.secret("s3_secret_key"),
             **keys,
         }
+
+
+def _works(store: S3Store) -> bool:
+    body = b"ready"
+    try:
+        store.ensure_bucket()
+        store.put("probe", body)
+        return store.get_range("probe", 0, len(body)) == body
+    except StorageError:
+        return False
