@@ -5,8 +5,10 @@ The only module that knows boto3, and so a long one: client, requests and errors
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
+import threading
 import zlib
 from base64 import b64encode
 from collections.abc import Iterator
@@ -62,7 +64,8 @@ class S3Store(Store):
         self._settings = settings
         self._bucket = settings.bucket
         self._client = _client(settings, settings.endpoint_url)
-        self._signer = _client(settings, settings.public_endpoint_url or settings.endpoint_url)
+        public = settings.public_endpoint_url
+        self._signer = _client(settings, public) if public else self._client
 
     def close(self) -> None:
         """Close the pooled connections."""
@@ -262,22 +265,32 @@ def open_store(settings: S3Settings, *, role: str) -> Store:
 
 
 def _client(settings: S3Settings, endpoint_url: str) -> S3Client:
-    # A session of its own: boto3's default one must not be shared by threads that make clients.
-    return boto3.session.Session().client(
-        "s3",
-        endpoint_url=endpoint_url,
-        region_name=settings.region,
-        aws_access_key_id=settings.access_key,
-        aws_secret_access_key=settings.secret_key,
-        config=Config(
-            signature_version="s3v4",
-            s3={"addressing_style": "path"},
-            connect_timeout=settings.connect_seconds,
-            read_timeout=settings.read_seconds,
-            retries={"mode": "standard", "total_max_attempts": settings.attempts_max},
-            max_pool_connections=settings.pool_size,
-        ),
+    config = Config(
+        signature_version="s3v4",
+        s3={"addressing_style": "path"},
+        connect_timeout=settings.connect_seconds,
+        read_timeout=settings.read_seconds,
+        retries={"mode": "standard", "total_max_attempts": settings.attempts_max},
+        max_pool_connections=settings.pool_size,
     )
+    with _session_lock:  # clients may be shared by threads, the making of clients may not
+        return _session().client(
+            "s3",
+            endpoint_url=endpoint_url,
+            region_name=settings.region,
+            aws_access_key_id=settings.access_key,
+            aws_secret_access_key=settings.secret_key,
+            config=config,
+        )
+
+
+_session_lock = threading.Lock()
+
+
+@functools.cache
+def _session() -> boto3.session.Session:
+    """One for all clients: it keeps the parsed description of S3, which is slow to read."""
+    return boto3.session.Session()
 
 
 class _Stream:
