@@ -1,0 +1,173 @@
+"""The queue: jobs, attempts, workers, and the two predicates that several statements share.
+
+The table refuses nonsense: what a CHECK can say, no caller (psql included) can get wrong. Every CHECK is
+written so that a NULL makes it false, not unknown: an unknown CHECK passes.
+"""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0001_tasks"
+down_revision = None
+branch_labels = ("tasks",)
+depends_on = None
+
+JOB = """
+CREATE TABLE tasks.job (
+    job_id            uuid PRIMARY KEY,
+    seq               bigint GENERATED ALWAYS AS IDENTITY,
+    task              text NOT NULL,
+    queue             text NOT NULL DEFAULT 'default',
+    scope             text NOT NULL DEFAULT '',
+    payload           jsonb NOT NULL,
+    priority          smallint NOT NULL DEFAULT 0,
+    status            text NOT NULL DEFAULT 'pending',
+    after_tasks       text[] NOT NULL DEFAULT '{}',
+    created_at        timestamptz NOT NULL,
+    available_at      timestamptz NOT NULL,
+    lease_seconds     double precision NOT NULL,
+    attempts_max      integer NOT NULL,
+    attempt_count     integer NOT NULL DEFAULT 0,
+    claim_count       integer NOT NULL DEFAULT 0,
+    postpones_max     integer NOT NULL,
+    postpone_count    integer NOT NULL DEFAULT 0,
+    claim_token       uuid,
+    claimed_by        text,
+    claimed_at        timestamptz,
+    heartbeat_at      timestamptz,
+    lease_expires_at  timestamptz,
+    started_at        timestamptz,
+    finished_at       timestamptz,
+    result            jsonb,
+    last_error_code   text,
+    last_error        text,
+    last_error_at     timestamptz,
+    dedup_key         text,
+    dedup_mode        text,
+    coalesced         integer NOT NULL DEFAULT 0,
+    coalesced_at      timestamptz,
+    cancel_reason     text,
+    superseded_by     uuid,
+    progress          jsonb,
+
+    CONSTRAINT job_status_known CHECK (
+        status IN ('pending', 'running', 'succeeded', 'failed', 'cancelled', 'quarantined')),
+    CONSTRAINT job_claim_iff_running CHECK (
+        num_nonnulls(claim_token, claimed_by, claimed_at, heartbeat_at, lease_expires_at)
+        = CASE WHEN status = 'running' THEN 5 ELSE 0 END),
+    CONSTRAINT job_running_has_started CHECK (status <> 'running' OR started_at IS NOT NULL),
+    CONSTRAINT job_finished_iff_terminal CHECK (
+        (finished_at IS NOT NULL) = (status IN ('succeeded', 'failed', 'cancelled', 'quarantined'))),
+    CONSTRAINT job_finished_after_started CHECK (
+        finished_at IS NULL OR started_at IS NULL OR finished_at >= started_at),
+    CONSTRAINT job_budget CHECK (attempt_count BETWEEN 0 AND attempts_max AND attempts_max >= 1),
+    CONSTRAINT job_postpones CHECK (postpone_count BETWEEN 0 AND postpones_max),
+    CONSTRAINT job_claims_cover_attempts CHECK (claim_count >= attempt_count),
+    CONSTRAINT job_lease_positive CHECK (lease_seconds > 0),
+    CONSTRAINT job_result_only_on_success CHECK (result IS NULL OR status = 'succeeded'),
+    CONSTRAINT job_error_whole CHECK (num_nonnulls(last_error_code, last_error, last_error_at) IN (0, 3)),
+    CONSTRAINT job_dedup_whole CHECK (num_nonnulls(dedup_key, dedup_mode) IN (0, 2)),
+    CONSTRAINT job_dedup_mode_known CHECK (dedup_mode IS NULL OR dedup_mode IN ('join', 'once', 'reject')),
+    CONSTRAINT job_coalesced CHECK (coalesced >= 0 AND (coalesced_at IS NOT NULL) = (coalesced > 0)),
+    CONSTRAINT job_reason_iff_cancelled CHECK ((cancel_reason IS NOT NULL) = (status = 'cancelled')),
+    CONSTRAINT job_superseded_names_its_heir CHECK (
+        (superseded_by IS NOT NULL) = (cancel_reason IS NOT NULL AND cancel_reason = 'superseded'))
+) WITH (
+    -- Rows are rewritten a few times in a short life; leave room on the page, and vacuum early: a claim has
+    -- to walk over every dead index entry that is older than the oldest waiting job.
+    fillfactor = 80,
+    autovacuum_vacuum_scale_factor = 0.01,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_analyze_scale_factor = 0.05
+)
+"""
+
+# No foreign key to tasks.job: it costs about a tenth of a claim (a share lock on the job per attempt), and
+# one statement writes both rows, so that neither can exist without the other.
+ATTEMPT = """
+CREATE TABLE tasks.attempt (
+    claim_token  uuid PRIMARY KEY,
+    job_id       uuid NOT NULL,
+    number       integer NOT NULL,
+    worker       text NOT NULL,
+    claimed_at   timestamptz NOT NULL,
+    ended_at     timestamptz,
+    result       text,
+    error_code   text,
+    error        text,
+
+    CONSTRAINT attempt_number_once UNIQUE (job_id, number),
+    CONSTRAINT attempt_number_from_one CHECK (number >= 1),
+    CONSTRAINT attempt_result_known CHECK (result IS NULL OR result IN (
+        'SUCCEEDED', 'FAILED', 'ABANDONED', 'RELEASED', 'CANCELLED', 'QUARANTINED')),
+    CONSTRAINT attempt_ended_iff_result CHECK ((ended_at IS NOT NULL) = (result IS NOT NULL)),
+    CONSTRAINT attempt_ended_after_claimed CHECK (ended_at IS NULL OR ended_at >= claimed_at),
+    CONSTRAINT attempt_error_whole CHECK (num_nonnulls(error_code, error) IN (0, 2)),
+    CONSTRAINT attempt_error_iff_failed CHECK (
+        (error_code IS NOT NULL) = (result IS NOT NULL AND result IN ('FAILED', 'QUARANTINED')))
+) WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.05)
+"""
+
+WORKER = """
+CREATE TABLE tasks.worker (
+    worker_id   text PRIMARY KEY,
+    host        text NOT NULL,
+    pid         integer NOT NULL,
+    queues      text[] NOT NULL,
+    tasks       text[] NOT NULL,
+    version     text NOT NULL,
+    started_at  timestamptz NOT NULL,
+    last_seen   timestamptz NOT NULL
+) WITH (fillfactor = 50)
+"""
+
+INDEXES = """
+CREATE INDEX job_claim ON tasks.job (priority DESC, created_at, seq) WHERE status = 'pending';
+CREATE INDEX job_lease ON tasks.job (lease_expires_at) WHERE status = 'running';
+CREATE INDEX job_blocker ON tasks.job (scope, task) WHERE status IN ('pending', 'running');
+CREATE UNIQUE INDEX job_pending_key ON tasks.job (task, dedup_key)
+    WHERE status = 'pending' AND dedup_key IS NOT NULL;
+CREATE UNIQUE INDEX job_once_key ON tasks.job (task, dedup_key) WHERE dedup_mode = 'once';
+CREATE INDEX job_scope ON tasks.job (scope, task, seq) WHERE scope <> '';
+CREATE UNIQUE INDEX attempt_one_open ON tasks.attempt (job_id) WHERE result IS NULL;
+"""
+
+# The planner inlines both where they stand in FROM (one SELECT, STABLE, not STRICT), so they cost what the
+# text would cost in place. Named columns, never `b.*`: a column added later must not break them.
+PREDICATES = """
+CREATE FUNCTION tasks.blockers(waiting tasks.job)
+RETURNS TABLE (job_id uuid, task text, status text, since timestamptz) LANGUAGE sql STABLE AS $$
+    SELECT b.job_id, b.task, b.status, CASE WHEN b.status = 'running' THEN b.claimed_at ELSE b.created_at END
+    FROM tasks.job AS b
+    WHERE b.scope = waiting.scope
+      AND b.task = ANY (waiting.after_tasks)
+      AND b.status IN ('pending', 'running')
+      AND b.job_id <> waiting.job_id
+$$;
+COMMENT ON FUNCTION tasks.blockers(tasks.job) IS
+    'The jobs that shut the gate of this one: those of its after_tasks, in its scope, not yet at an end';
+
+CREATE FUNCTION tasks.heirs(back tasks.job) RETURNS TABLE (job_id uuid) LANGUAGE sql STABLE AS $$
+    SELECT h.job_id
+    FROM tasks.job AS h
+    WHERE h.task = back.task
+      AND h.dedup_key = back.dedup_key
+      AND h.status = 'pending'
+      AND h.job_id <> back.job_id
+$$;
+COMMENT ON FUNCTION tasks.heirs(tasks.job) IS
+    'The pending job, if any, that holds the dedup key of this one: it supersedes this one on its way back';
+"""
+
+
+def upgrade() -> None:
+    """Create the schema."""
+    op.execute("CREATE SCHEMA tasks")
+    for statement in (JOB, ATTEMPT, WORKER, INDEXES, PREDICATES):
+        op.execute(statement)
+
+
+def downgrade() -> None:
+    """Drop everything; for development only."""
+    op.execute("DROP SCHEMA tasks CASCADE")

@@ -1,0 +1,85 @@
+"""The door to Postgres: a psycopg cursor inside the caller's own transaction, and the statement files.
+
+Nothing here or in `tasks.queue` ever commits: the caller does.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from sqlalchemy import Connection
+from sqlalchemy.orm import Session, scoped_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from psycopg.rows import RowFactory
+
+Conn = psycopg.Connection[Any] | Connection | Session | scoped_session[Any]
+"""Whatever the caller's transaction lives in."""
+Row = TypeVar("Row")
+
+
+def driver_connection(conn: Conn) -> psycopg.Connection[Any]:
+    """Return the psycopg connection under `conn`.
+
+    Raises TypeError when it is none of the four kinds, or not on psycopg 3.
+    """
+    if isinstance(conn, (Session, scoped_session)):
+        conn = conn.connection()
+    raw = conn.connection.driver_connection if isinstance(conn, Connection) else conn
+    if not isinstance(raw, psycopg.Connection):
+        raise TypeError("expected a psycopg or SQLAlchemy connection, or a session, on psycopg 3")
+    return raw
+
+
+def cursor(conn: Conn, row_factory: RowFactory[Row]) -> psycopg.Cursor[Row]:
+    """Open a cursor in the caller's transaction."""
+    return driver_connection(conn).cursor(row_factory=row_factory)
+
+
+@cache
+def statement(name: str) -> bytes:
+    """Load the statement `tasks/sql/NAME.sql`."""
+    return files("tasks").joinpath("sql", f"{name}.sql").read_bytes()
+
+
+@contextmanager
+def savepoint(conn: Conn) -> Iterator[None]:
+    """Undo the block when it raises, leaving the caller's transaction usable.
+
+    Not psycopg's `transaction()`: on a connection that has not sent its first statement yet, that one would
+    begin and *commit* the transaction which belongs to the caller.
+    """
+    raw = driver_connection(conn)
+    if raw.autocommit and raw.info.transaction_status == TransactionStatus.IDLE:
+        with raw.transaction():
+            yield
+        return
+    raw.execute("SAVEPOINT tasks_move")
+    try:
+        yield
+    except BaseException:
+        if raw.info.transaction_status in (TransactionStatus.INERROR, TransactionStatus.INTRANS):
+            raw.execute("ROLLBACK TO SAVEPOINT tasks_move")
+            raw.execute("RELEASE SAVEPOINT tasks_move")
+        raise
+    raw.execute("RELEASE SAVEPOINT tasks_move")
+
+
+@contextmanager
+def page(conn: Conn, *, lock_wait_ms: int) -> Iterator[None]:
+    """Run the block in a transaction of its own, which is committed; in a savepoint when one is open already.
+
+    Inside it no statement waits longer than `lock_wait_ms` for a lock (psycopg.errors.LockNotAvailable).
+    """
+    raw = driver_connection(conn)
+    idle = raw.info.transaction_status == TransactionStatus.IDLE
+    with raw.transaction() if idle else savepoint(conn):
+        raw.execute("SELECT set_config('lock_timeout', %s, true)", (f"{lock_wait_ms}ms",))
+        yield

@@ -1,0 +1,212 @@
+"""Rows of the queue as frozen dataclasses, with the exact column names: a renamed column fails a test."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from tasks.states import TERMINAL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+Payload = dict[str, Any]
+"""`{"args": […], "kwargs": {…}}`."""
+DedupMode = Literal["join", "once", "reject"]
+Outcome = Literal["retry", "released", "failed", "superseded"]
+"""What became of a job whose attempt did not succeed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """One request to run a task. Times are seconds, instants are aware datetimes.
+
+    `available_at` and `countdown` exclude each other; neither: due at once. `tier` shifts the place in the
+    order by whole seconds and nothing else. `attempts_max` counts runs in all. `job_id` None: one is made.
+    """
+
+    task: str
+    payload: Payload
+    queue: str = "default"
+    scope: str = ""
+    priority: int = 0
+    tier: float = 0.0
+    after_tasks: Sequence[str] = ()
+    available_at: datetime | None = None
+    countdown: float | None = None
+    lease_seconds: float = 60.0
+    attempts_max: int = 5
+    postpones_max: int = 100
+    dedup_key: str | None = None
+    dedup_mode: DedupMode = "join"
+    job_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """The job that will do the work: a new one, the one that was joined, or (`once`) the one there ever was."""
+
+    job_id: UUID
+    outcome: Literal["inserted", "joined", "duplicate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """The only authority to write on behalf of an attempt."""
+
+    job_id: UUID
+    claim_token: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A job that this worker may run until `lease_expires_at`, or longer while it extends the lease."""
+
+    job_id: UUID
+    claim_token: UUID
+    task: str
+    queue: str
+    scope: str
+    payload: Payload
+    priority: int
+    attempt_number: int
+    attempt_count: int
+    attempts_max: int
+    postpone_count: int
+    postpones_max: int
+    lease_seconds: float
+    lease_expires_at: datetime
+    claimed_at: datetime
+    created_at: datetime
+    available_at: datetime
+    dedup_key: str | None
+    coalesced: int
+
+    @property
+    def ref(self) -> Ref:
+        """What settling this claim needs."""
+        return Ref(self.job_id, self.claim_token)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One row of tasks.job."""
+
+    job_id: UUID
+    seq: int
+    task: str
+    queue: str
+    scope: str
+    payload: Payload
+    priority: int
+    status: str
+    after_tasks: list[str]
+    created_at: datetime
+    available_at: datetime
+    lease_seconds: float
+    attempts_max: int
+    attempt_count: int
+    claim_count: int
+    postpones_max: int
+    postpone_count: int
+    claim_token: UUID | None
+    claimed_by: str | None
+    claimed_at: datetime | None
+    heartbeat_at: datetime | None
+    lease_expires_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    result: Any
+    last_error_code: str | None
+    last_error: str | None
+    last_error_at: datetime | None
+    dedup_key: str | None
+    dedup_mode: DedupMode | None
+    coalesced: int
+    coalesced_at: datetime | None
+    cancel_reason: str | None
+    superseded_by: UUID | None
+    progress: Any
+
+    @property
+    def terminal(self) -> bool:
+        """Whether the job has reached an end."""
+        return self.status in TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One row of tasks.attempt: one claim of one job, for ever. `result` None: still open."""
+
+    claim_token: UUID
+    job_id: UUID
+    number: int
+    worker: str
+    claimed_at: datetime
+    ended_at: datetime | None
+    result: str | None
+    error_code: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """What a worker says of itself; for display, never for ownership."""
+
+    worker_id: str
+    host: str
+    pid: int
+    queues: Sequence[str]
+    tasks: Sequence[str]
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """One row of tasks.worker."""
+
+    worker_id: str
+    host: str
+    pid: int
+    queues: list[str]
+    tasks: list[str]
+    version: str
+    started_at: datetime
+    last_seen: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SweepCounts:
+    """What a sweep did, in jobs. `skipped`: left for the next sweep, because somebody held what it needed."""
+
+    requeued: int = 0
+    failed: int = 0
+    superseded: int = 0
+    skipped: int = 0
+
+    @property
+    def total(self) -> int:
+        """Jobs taken back."""
+        return self.requeued + self.failed + self.superseded
+
+    def __add__(self, other: SweepCounts) -> SweepCounts:
+        """Add the counts of another page."""
+        return SweepCounts(
+            self.requeued + other.requeued,
+            self.failed + other.failed,
+            self.superseded + other.superseded,
+            self.skipped + other.skipped,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Figures of the whole queue. `unknown`: pending jobs whose task no live worker knows."""
+
+    counts: dict[str, int]
+    due: int
+    unknown: int
+    oldest_due_seconds: float | None
+    oldest_expired_lease_seconds: float | None

@@ -1,0 +1,173 @@
+"""What may enter the database: checked here, before any SQL, with the field named.
+
+Postgres stores no NUL and no lone surrogate; everything else of Unicode passes unchanged, and keys are equal
+when their code points are (NFC and NFD spellings differ).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import unicodedata
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tasks.errors import ERROR_CODE, PayloadError
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tasks.job import NewJob
+
+PAYLOAD_BYTES_MAX = 64 * 1024
+"""Cap of a payload, a result and a progress report, as UTF-8 JSON."""
+NAME_BYTES_MAX = 200
+SCOPE_BYTES_MAX = 400
+KEY_BYTES_MAX = 2048
+"""With a task name it still fits into one entry of a B-tree."""
+DEPTH_MAX = 64
+INT_BITS_MAX = 4096
+ERROR_CHARACTERS_MAX = 2048
+CUT = "… [cut]"
+SECONDS_MAX = 10 * 366 * 86400
+ATTEMPTS_MAX = 10_000
+
+_CONTROLS = {n: None for n in range(0x110) if unicodedata.category(chr(n)) == "Cc" and chr(n) not in "\n\t"}
+
+
+def check_text(field: str, text: object, bytes_max: int, *, empty: bool = False) -> str:
+    """Return `text` when Postgres can store it and it is short enough.
+
+    Raises PayloadError naming `field`.
+    """
+    if not isinstance(text, str):
+        raise PayloadError(field, f"must be text, not {type(text).__name__}")
+    if not text and not empty:
+        raise PayloadError(field, "must not be empty")
+    if "\x00" in text:
+        raise PayloadError(field, "must not contain the character NUL")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise PayloadError(field, "must not contain a lone surrogate") from None
+    if size > bytes_max:
+        raise PayloadError(field, f"must be at most {bytes_max} bytes of UTF-8")
+    return text
+
+
+def _check_value(field: str, value: object, depth: int) -> None:
+    if depth > DEPTH_MAX:
+        raise PayloadError(field, f"must not be nested deeper than {DEPTH_MAX} levels")
+    if value is None or isinstance(value, bool):
+        return
+    if isinstance(value, str):
+        check_text(field, value, PAYLOAD_BYTES_MAX, empty=True)
+    elif isinstance(value, int):
+        if value.bit_length() > INT_BITS_MAX:
+            raise PayloadError(field, f"must be an integer of at most {INT_BITS_MAX} bits")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise PayloadError(field, "must be a finite number")
+    elif isinstance(value, (list, tuple)):
+        for position, item in enumerate(value):
+            _check_value(f"{field}[{position}]", item, depth + 1)
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise PayloadError(field, f"keys must be text, not {type(key).__name__}")
+            check_text(f"{field} (a key)", key, PAYLOAD_BYTES_MAX, empty=True)
+            _check_value(f"{field}.{key}" if field else key, item, depth + 1)
+    else:
+        raise PayloadError(field, f"{type(value).__name__} is not a JSON value")
+
+
+def encode(field: str, value: object) -> str:
+    """Write `value` as JSON.
+
+    Raises PayloadError, naming the part of `value` that is not JSON or cannot be stored, or `field` when the
+    whole is over the cap.
+    """
+    _check_value(field, value, 0)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    if len(text.encode()) > PAYLOAD_BYTES_MAX:
+        raise PayloadError(field or "payload", f"must be at most {PAYLOAD_BYTES_MAX} bytes as JSON")
+    return text
+
+
+def check_instant(field: str, value: datetime | None) -> datetime | None:
+    """Return `value` when it is None or aware.
+
+    Raises PayloadError: a naive datetime does not say which instant it is.
+    """
+    if value is not None and value.utcoffset() is None:
+        raise PayloadError(field, "must be an aware datetime, e.g. datetime.now(timezone.utc)")
+    return value
+
+
+def check_seconds(field: str, value: object, *, least: float = 0.0) -> float:
+    """Return `value` when it is a number of seconds from `least` to ten years.
+
+    Raises PayloadError naming `field`.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= SECONDS_MAX:
+        raise PayloadError(field, f"must be a number of seconds from {least:g} to {SECONDS_MAX}")
+    return float(value)
+
+
+def check_whole(field: str, value: object, least: int, most: int) -> int:
+    """Return `value` when it is a whole number from `least` to `most`.
+
+    Raises PayloadError naming `field`.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise PayloadError(field, f"must be a whole number from {least} to {most}")
+    return value
+
+
+def check_code(code: str) -> str:
+    """Return an error code when it is well formed.
+
+    Raises PayloadError.
+    """
+    if not ERROR_CODE.fullmatch(code):
+        raise PayloadError("code", "must be capitals, digits and underscores, e.g. FETCH_NOT_INDEXED")
+    return code
+
+
+def clean_error(text: str) -> str:
+    """Make any text storable: control characters but newline and tab removed, cut at 2,048 characters."""
+    cut = text[: 16 * ERROR_CHARACTERS_MAX].translate(_CONTROLS)
+    cut = cut.encode("utf-8", "backslashreplace").decode()
+    if len(cut) <= ERROR_CHARACTERS_MAX and len(text) <= 16 * ERROR_CHARACTERS_MAX:
+        return cut
+    return cut[: ERROR_CHARACTERS_MAX - len(CUT)] + CUT
+
+
+def new_job_params(new: NewJob) -> dict[str, Any]:
+    """Check every field of `new` and return the parameters of the enqueue statements, without the id.
+
+    Raises PayloadError naming the field.
+    """
+    if new.available_at is not None and new.countdown is not None:
+        raise PayloadError("countdown", "must not be given together with available_at")
+    if not isinstance(new.payload, Mapping) or set(new.payload) != {"args", "kwargs"}:
+        raise PayloadError("payload", 'must be {"args": […], "kwargs": {…}}')
+    if new.dedup_key is not None and new.dedup_mode not in ("join", "once", "reject"):
+        raise PayloadError("dedup_mode", "must be join, once or reject")
+    key = None if new.dedup_key is None else check_text("dedup_key", new.dedup_key, KEY_BYTES_MAX)
+    return {
+        "task": check_text("task", new.task, NAME_BYTES_MAX),
+        "queue": check_text("queue", new.queue, NAME_BYTES_MAX),
+        "scope": check_text("scope", new.scope, SCOPE_BYTES_MAX, empty=True),
+        "payload": encode("", new.payload),
+        "priority": check_whole("priority", new.priority, -32768, 32767),
+        "tier": check_seconds("tier", new.tier),
+        "after_tasks": [check_text("after_tasks", name, NAME_BYTES_MAX) for name in new.after_tasks],
+        "available_at": check_instant("available_at", new.available_at),
+        "countdown": check_seconds("countdown", 0.0 if new.countdown is None else new.countdown),
+        "lease_seconds": check_seconds("lease_seconds", new.lease_seconds, least=0.001),
+        "attempts_max": check_whole("attempts_max", new.attempts_max, 1, ATTEMPTS_MAX),
+        "postpones_max": check_whole("postpones_max", new.postpones_max, 0, 1_000_000),
+        "dedup_key": key,
+        "dedup_mode": None if key is None else new.dedup_mode,
+    }

@@ -1,0 +1,323 @@
+"""The queue: one function per statement file, each inside the caller's own transaction.
+
+Nothing here commits. Every function takes a psycopg or SQLAlchemy connection or a session, and an optional
+`now`; without it every instant is the database's. What belongs to an attempt is written only while its token
+is the current one; otherwise ClaimLost, JobTerminal or JobNotFound is raised and nothing has changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from psycopg import errors as pg
+from psycopg.rows import class_row, dict_row, tuple_row
+
+from tasks.db import Conn, cursor, savepoint, statement
+from tasks.errors import ClaimLost, DuplicateJob, JobNotFound, JobTerminal
+from tasks.ids import new_job_id
+from tasks.job import Attempt, Claim, Enqueued, Job, NewJob, Outcome, Ref, Stats, SweepCounts
+from tasks.payload import (
+    check_code,
+    check_instant,
+    check_seconds,
+    check_text,
+    check_whole,
+    clean_error,
+    encode,
+    new_job_params,
+)
+from tasks.states import TERMINAL
+from tasks.workers import forget_worker, register_worker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+__all__ = [
+    "CHANNEL",
+    "LIVE_SECONDS",
+    "attempts_of",
+    "claim_jobs",
+    "enqueue_job",
+    "extend_leases",
+    "fail_job",
+    "finish_job",
+    "finish_jobs",
+    "forget_worker",
+    "get_job",
+    "list_expired",
+    "list_jobs",
+    "quarantine_job",
+    "register_worker",
+    "release_job",
+    "save_progress",
+    "stats",
+    "sweep_expired",
+]
+
+LIVE_SECONDS = 60.0
+"""A worker that has not been seen for so long counts as gone, in reports only."""
+CHANNEL = "tasks"
+"""The NOTIFY channel; a payload is the name of a queue that has a job to run now."""
+_COLLISIONS_MAX = 10
+_OUTCOMES: dict[str, Outcome] = {"failed": "failed", "cancelled": "superseded"}
+Row = TypeVar("Row")
+
+
+def _rows(conn: Conn, name: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    with cursor(conn, tuple_row) as cur:
+        return cur.execute(statement(name), params).fetchall()
+
+
+def _objects(conn: Conn, name: str, kind: type[Row], params: Mapping[str, Any]) -> list[Row]:
+    with cursor(conn, class_row(kind)) as cur:
+        return cur.execute(statement(name), params).fetchall()
+
+
+def _at(now: datetime | None) -> datetime | None:
+    return check_instant("now", now)
+
+
+def _refuse(conn: Conn, ref: Ref) -> ClaimLost | JobTerminal | JobNotFound:
+    rows = _rows(conn, "read_fence", {"job_id": ref.job_id})
+    if not rows:
+        return JobNotFound(ref.job_id)
+    status = rows[0][0]
+    return JobTerminal(ref.job_id, status) if status in TERMINAL else ClaimLost(ref.job_id)
+
+
+def enqueue_job(conn: Conn, new: NewJob, *, now: datetime | None = None) -> Enqueued:
+    """T0: put a job into the queue, or join the pending one that has the key.
+
+    Raises PayloadError for what cannot be stored, DuplicateJob in mode `reject` when a pending job has the
+    key, or when `new.job_id` is taken (then the transaction has failed).
+    """
+    params = {**new_job_params(new), "job_id": new.job_id or new_job_id(), "now": _at(now)}
+    if new.dedup_key is not None and new.dedup_mode != "join":
+        return _enqueue_unique(conn, new, params)
+    try:
+        job_id, outcome, _ = _rows(conn, "enqueue_job", params)[0]
+    except pg.UniqueViolation as error:
+        raise DuplicateJob(f"there is already a job {params['job_id']}") from error
+    return Enqueued(job_id, outcome)
+
+
+def _enqueue_unique(conn: Conn, new: NewJob, params: dict[str, Any]) -> Enqueued:
+    for _ in range(_COLLISIONS_MAX):
+        rows = _rows(conn, "enqueue_unique", params)
+        if rows:
+            return Enqueued(rows[0][0], "inserted")
+        # The holder is committed, or ours: whoever was still open has been waited for by the insert.
+        found = _rows(conn, "find_duplicate", params)
+        if found and new.dedup_mode == "once":
+            return Enqueued(found[0][0], "duplicate")
+        if found:
+            raise DuplicateJob(f"task {new.task} has a pending job with this key: {found[0][0]}")
+    raise DuplicateJob(f"there is already a job {params['job_id']}")
+
+
+def claim_jobs(
+    conn: Conn,
+    *,
+    worker: str,
+    tasks: Sequence[str],
+    queues: Sequence[str],
+    limit: int,
+    now: datetime | None = None,
+) -> list[Claim]:
+    """T1: claim up to `limit` due jobs of these tasks and queues, in order, gates and budget respected."""
+    if limit < 1 or not tasks or not queues:
+        return []
+    check_text("worker", worker, 400)
+    params = {"worker": worker, "tasks": list(tasks), "queues": list(queues), "limit": limit, "now": _at(now)}
+    return _objects(conn, "claim_jobs", Claim, params)
+
+
+def extend_leases(conn: Conn, refs: Sequence[Ref], *, now: datetime | None = None) -> set[UUID]:
+    """Heartbeat: extend each lease by its own length from now. Returns the tokens that are still current."""
+    if not refs:
+        return set()
+    return {row[0] for row in _rows(conn, "extend_leases", {**_columns(refs), "now": _at(now)})}
+
+
+def _columns(refs: Sequence[Ref]) -> dict[str, Any]:
+    return {"job_ids": [ref.job_id for ref in refs], "tokens": [ref.claim_token for ref in refs]}
+
+
+def finish_jobs(
+    conn: Conn, results: Sequence[tuple[Ref, Any]], *, now: datetime | None = None
+) -> set[UUID]:
+    """T2 for many: returns the tokens that were current; the others have lost their claim.
+
+    Raises PayloadError, before any SQL, when a result is not JSON or is over the cap.
+    """
+    if not results:
+        return set()
+    texts = [None if result is None else encode("result", result) for _, result in results]
+    params = {**_columns([ref for ref, _ in results]), "results": texts, "now": _at(now)}
+    return {row[0] for row in _rows(conn, "finish_jobs", params)}
+
+
+def finish_job(conn: Conn, ref: Ref, result: Any = None, *, now: datetime | None = None) -> None:
+    """T2: the job has succeeded; `result` is any JSON value.
+
+    Raises ClaimLost, JobTerminal, JobNotFound; PayloadError when the result cannot be stored.
+    """
+    if not finish_jobs(conn, [(ref, result)], now=now):
+        raise _refuse(conn, ref)
+
+
+def fail_job(
+    conn: Conn,
+    ref: Ref,
+    *,
+    code: str,
+    detail: str,
+    retry_delays: Sequence[float] | None,
+    spread: float = 0.0,
+    now: datetime | None = None,
+) -> Outcome:
+    """T3, T4 or T8: the attempt has failed.
+
+    `retry_delays`: seconds to wait after the first, second, … failed run; the last one goes on for ever;
+    None: not retryable. `spread` is the jitter, a fraction of the delay either way. Returns "retry",
+    "failed" or "superseded". Raises ClaimLost, JobTerminal, JobNotFound.
+    """
+    params = {
+        "job_id": ref.job_id,
+        "token": ref.claim_token,
+        "code": check_code(code),
+        "detail": clean_error(detail),
+        "retryable": retry_delays is not None,
+        "delays": [check_seconds("retry_delays", delay) for delay in retry_delays or ()],
+        "spread": min(max(spread, 0.0), 1.0),
+        "now": _at(now),
+    }
+    return _put_back(conn, "fail_job", ref, params, "retry")
+
+
+def release_job(
+    conn: Conn,
+    ref: Ref,
+    *,
+    delay: float = 0.0,
+    postpone: bool = False,
+    now: datetime | None = None,
+) -> Outcome:
+    """T9, T8 or T4: hand the claim back without blame; the attempt is given back.
+
+    With `postpone` it counts against `postpones_max`; beyond that the job fails with POSTPONED_TOO_OFTEN.
+    Returns "released", "superseded" or "failed". Raises ClaimLost, JobTerminal, JobNotFound.
+    """
+    params = {
+        "job_id": ref.job_id,
+        "token": ref.claim_token,
+        "delay": check_seconds("delay", delay),
+        "postpone": postpone,
+        "code": "POSTPONED_TOO_OFTEN",
+        "detail": "the task postponed itself more often than it may",
+        "now": _at(now),
+    }
+    return _put_back(conn, "release_job", ref, params, "released")
+
+
+def _put_back(conn: Conn, name: str, ref: Ref, params: Mapping[str, Any], back: Outcome) -> Outcome:
+    for last in range(_COLLISIONS_MAX - 1, -1, -1):
+        try:
+            with savepoint(conn):
+                rows = _rows(conn, name, params)
+            break
+        except pg.UniqueViolation:
+            # A pending job with the key was committed after the snapshot; the next one sees it.
+            if not last:
+                raise
+    if not rows:
+        raise _refuse(conn, ref)
+    return _OUTCOMES.get(rows[0][0], back)
+
+
+def quarantine_job(conn: Conn, ref: Ref, *, code: str, detail: str, now: datetime | None = None) -> None:
+    """T10: set the job aside for a person.
+
+    Raises ClaimLost, JobTerminal, JobNotFound.
+    """
+    params = {
+        "job_id": ref.job_id,
+        "token": ref.claim_token,
+        "code": check_code(code),
+        "detail": clean_error(detail),
+        "now": _at(now),
+    }
+    if not _rows(conn, "quarantine_job", params):
+        raise _refuse(conn, ref)
+
+
+def save_progress(conn: Conn, ref: Ref, progress: Any, *, now: datetime | None = None) -> None:
+    """Store what the running attempt says of itself: any JSON value.
+
+    Raises ClaimLost, JobTerminal, JobNotFound; PayloadError when it cannot be stored.
+    """
+    _at(now)
+    params = {"job_id": ref.job_id, "token": ref.claim_token, "progress": encode("progress", progress)}
+    if not _rows(conn, "save_progress", params):
+        raise _refuse(conn, ref)
+
+
+def sweep_expired(
+    conn: Conn, *, limit: int = 500, only: UUID | None = None, now: datetime | None = None
+) -> SweepCounts:
+    """T5a, T5b, T8: take back one page of claims whose lease is over, oldest first; `only`: just this job.
+
+    A unique violation (a job with the key of one of them was inserted meanwhile) fails the transaction:
+    `tasks.sweep.sweep` deals with it.
+    """
+    params = {"limit": check_whole("limit", limit, 1, 100_000), "only": only, "now": _at(now)}
+    counts = {"pending": 0, "failed": 0, "cancelled": 0}
+    for status, jobs, _ in _rows(conn, "sweep_expired", params):
+        counts[status] += jobs
+    return SweepCounts(counts["pending"], counts["failed"], counts["cancelled"])
+
+
+def list_expired(conn: Conn, *, limit: int = 500, now: datetime | None = None) -> list[UUID]:
+    """Ids of running jobs whose lease is over, oldest first."""
+    return [row[0] for row in _rows(conn, "list_expired", {"limit": limit, "now": _at(now)})]
+
+
+def get_job(conn: Conn, job_id: UUID) -> Job:
+    """Read one job.
+
+    Raises JobNotFound.
+    """
+    jobs = _objects(conn, "get_job", Job, {"job_id": job_id})
+    if not jobs:
+        raise JobNotFound(job_id)
+    return jobs[0]
+
+
+def attempts_of(conn: Conn, job_id: UUID) -> list[Attempt]:
+    """Read the attempts of a job, in order."""
+    return _objects(conn, "list_attempts", Attempt, {"job_id": job_id})
+
+
+def list_jobs(
+    conn: Conn,
+    *,
+    status: str | None = None,
+    task: str | None = None,
+    scope: str | None = None,
+    queue: str | None = None,
+    limit: int = 50,
+) -> list[Job]:
+    """Read the newest jobs that match every filter given."""
+    params = {"status": status, "task": task, "scope": scope, "queue": queue, "limit": limit}
+    return _objects(conn, "list_jobs", Job, params)
+
+
+def stats(conn: Conn, *, now: datetime | None = None) -> Stats:
+    """Count jobs per status, and what waits that should not."""
+    with cursor(conn, dict_row) as cur:
+        row = cur.execute(statement("stats"), {"live": LIVE_SECONDS, "now": _at(now)}).fetchone()
+    if row is None:
+        raise RuntimeError("the statement stats returns one row")
+    return Stats(**row)

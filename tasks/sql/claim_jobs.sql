@@ -1,0 +1,42 @@
+-- T1: pending to running. Claims a batch in order, opens the attempts, returns exactly its own rows.
+-- The lock clause re-reads `j` when it changed after the snapshot, but the gate's blockers come from the
+-- snapshot: a blocker that was committed in between is not seen. That claim is early, not wrong: its task
+-- finds the gap, sees the live blocker and postpones itself.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now
+), picked AS MATERIALIZED (
+    SELECT j.job_id
+    FROM tasks.job AS j
+    WHERE j.status = 'pending'
+      AND j.available_at <= (SELECT now FROM clock)
+      AND j.attempt_count < j.attempts_max
+      AND j.task = ANY (%(tasks)s::text[])
+      AND j.queue = ANY (%(queues)s::text[])
+      AND (j.after_tasks = '{}' OR NOT EXISTS (SELECT FROM tasks.blockers(j)))
+    ORDER BY j.priority DESC, j.created_at, j.seq
+    LIMIT %(limit)s::bigint
+    FOR UPDATE OF j SKIP LOCKED
+), claimed AS (
+    UPDATE tasks.job AS j
+    SET status = 'running',
+        claim_token = gen_random_uuid(),
+        claimed_by = %(worker)s::text,
+        claimed_at = clock.now,
+        heartbeat_at = clock.now,
+        started_at = clock.now,
+        lease_expires_at = clock.now + make_interval(secs => j.lease_seconds),
+        attempt_count = j.attempt_count + 1,
+        claim_count = j.claim_count + 1
+    FROM picked, clock
+    WHERE j.job_id = picked.job_id AND j.status = 'pending'
+    RETURNING j.*
+), opened AS (
+    INSERT INTO tasks.attempt (claim_token, job_id, number, worker, claimed_at)
+    SELECT claim_token, job_id, claim_count, claimed_by, claimed_at FROM claimed
+)
+SELECT
+    job_id, claim_token, task, queue, scope, payload, priority, claim_count AS attempt_number, attempt_count,
+    attempts_max, postpone_count, postpones_max, lease_seconds, lease_expires_at, claimed_at, created_at,
+    available_at, dedup_key, coalesced
+FROM claimed
+ORDER BY priority DESC, created_at, seq

@@ -1,0 +1,2 @@
+-- A worker says goodbye.
+DELETE FROM tasks.worker WHERE worker_id = %(worker_id)s::text

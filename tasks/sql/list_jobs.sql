@@ -1,0 +1,14 @@
+-- The newest jobs that match every filter given.
+SELECT
+    job_id, seq, task, queue, scope, payload, priority, status, after_tasks, created_at, available_at,
+    lease_seconds, attempts_max, attempt_count, claim_count, postpones_max, postpone_count, claim_token,
+    claimed_by, claimed_at, heartbeat_at, lease_expires_at, started_at, finished_at, result, last_error_code,
+    last_error, last_error_at, dedup_key, dedup_mode, coalesced, coalesced_at, cancel_reason, superseded_by,
+    progress
+FROM tasks.job
+WHERE (%(status)s::text IS NULL OR status = %(status)s::text)
+  AND (%(task)s::text IS NULL OR task = %(task)s::text)
+  AND (%(scope)s::text IS NULL OR scope = %(scope)s::text)
+  AND (%(queue)s::text IS NULL OR queue = %(queue)s::text)
+ORDER BY seq DESC
+LIMIT %(limit)s::bigint

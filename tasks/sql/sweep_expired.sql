@@ -1,0 +1,58 @@
+-- T5a, T5b, T8: running to pending, failed or cancelled (superseded), when the lease is over.
+-- `seen` is the row as the snapshot has it. Under the lock `j` may be newer: swept, put back and claimed
+-- again. That newer attempt is not in the snapshot and could not be closed here, so its token must differ
+-- from what was seen and the row is left alone. Locked rows are skipped: any number of sweeps may run.
+WITH clock AS MATERIALIZED (
+    SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now
+), expired AS MATERIALIZED (
+    SELECT j.job_id, j.claim_token
+    FROM tasks.job AS j
+    JOIN tasks.job AS seen ON seen.job_id = j.job_id AND seen.claim_token = j.claim_token
+    WHERE j.status = 'running'
+      AND j.lease_expires_at <= (SELECT now FROM clock)
+      AND (%(only)s::uuid IS NULL OR j.job_id = %(only)s::uuid)
+    ORDER BY j.lease_expires_at
+    LIMIT %(limit)s::bigint
+    FOR UPDATE OF j SKIP LOCKED
+), judged AS MATERIALIZED (
+    -- Two expired jobs of one page may have one key: the newest of them goes back, it supersedes the others.
+    SELECT
+        j.job_id, j.claim_token, j.attempt_count < j.attempts_max AS budget_left,
+        COALESCE(heir.job_id, first_value(j.job_id) OVER (
+            PARTITION BY j.task, j.dedup_key, j.attempt_count < j.attempts_max ORDER BY j.seq DESC)) AS heir_id,
+        j.dedup_key IS NOT NULL AS keyed
+    FROM expired
+    JOIN tasks.job AS j USING (job_id)
+    LEFT JOIN LATERAL tasks.heirs(j) AS heir ON true
+), decided AS MATERIALIZED (
+    SELECT
+        job_id, claim_token, heir_id,
+        CASE
+            WHEN NOT budget_left THEN 'failed'
+            WHEN keyed AND heir_id <> job_id THEN 'cancelled'
+            ELSE 'pending'
+        END AS status
+    FROM judged
+), swept AS (
+    UPDATE tasks.job AS j
+    SET status = d.status,
+        available_at = CASE WHEN d.status = 'pending' THEN clock.now ELSE j.available_at END,
+        finished_at = CASE WHEN d.status <> 'pending' THEN GREATEST(clock.now, j.started_at) END,
+        cancel_reason = CASE WHEN d.status = 'cancelled' THEN 'superseded' END,
+        superseded_by = CASE WHEN d.status = 'cancelled' THEN d.heir_id END,
+        claim_token = NULL, claimed_by = NULL, claimed_at = NULL, heartbeat_at = NULL, lease_expires_at = NULL
+    FROM decided AS d, clock
+    WHERE j.job_id = d.job_id AND j.claim_token = d.claim_token AND j.status = 'running'
+    RETURNING j.status, j.queue, d.claim_token
+), closed AS (
+    UPDATE tasks.attempt AS a
+    SET result = 'ABANDONED', ended_at = GREATEST(clock.now, a.claimed_at)
+    FROM swept AS s, clock
+    WHERE a.claim_token = s.claim_token AND a.result IS NULL
+)
+SELECT
+    s.status,
+    count(*) AS jobs,
+    CASE WHEN s.status = 'pending' THEN pg_notify('tasks', s.queue)::text END AS notified
+FROM swept AS s
+GROUP BY s.status, s.queue
