@@ -1,0 +1,193 @@
+"""The register of tasks, and what they need from the application around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, TypedDict, TypeVar, Unpack, overload
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from tasks.context import Context, task_session
+from tasks.errors import NotConfigured
+from tasks.options import attempts_of, check_name, refuse
+from tasks.retry import Exponential, Policy
+from tasks.task import P, Task, TaskOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from sqlalchemy.orm import Session
+
+    from tasks.db import Conn
+    from tasks.dedup import Dedup
+    from tasks.gates import After
+
+R = TypeVar("R")
+
+DEFAULT_RETRY = Exponential(base=1.0, cap=300.0)
+MAX_ATTEMPTS = 5
+
+
+class Options(TypedDict, total=False):
+    """What `@app.task` takes beside the name and `bind`; see `App.task`."""
+
+    queue: str
+    priority: int
+    tier: int
+    gate: After | None
+    dedup: Dedup | None
+    lease: float
+    max_attempts: int | None
+    max_retries: int | None
+    retry: Policy
+    transactional: bool
+    autoretry_for: tuple[type[BaseException], ...]
+    dont_retry_for: tuple[type[BaseException], ...]
+
+
+TASK_OPTIONS = ("bind", *Options.__annotations__)
+
+
+class App:
+    """A set of tasks, by name.
+
+    Made where the tasks are written, configured where the application is put together: importing tasks needs
+    neither a database nor a setting.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = check_name(name, "app name")
+        self._tasks: dict[str, Task[..., Any]] = {}
+        self._database_url: str | None = None
+        self._session: Callable[[], Session] | None = None
+        self._current: Callable[[], Conn] | None = None
+
+    def __repr__(self) -> str:
+        return f"<tasks app {self.name}, {len(self._tasks)} tasks>"
+
+    def configure(
+        self,
+        *,
+        database_url: str | None = None,
+        session: Callable[[], Session] | None = None,
+        current: Callable[[], Conn] | None = None,
+    ) -> None:
+        """Set what is given; what is None stays as it was.
+
+        `database_url` (libpq URL or conninfo) is where workers and the command line connect. `session` makes
+        a new SQLAlchemy session for each transactional task; the worker commits and closes it. `current`
+        returns the connection or session whose transaction `delay` enqueues in, e.g. `lambda: db.session`.
+        Raises ValueError for a malformed URL, without showing it: it may hold a password.
+        """
+        if database_url is not None:
+            try:
+                conninfo_to_dict(database_url)
+            except psycopg.ProgrammingError:
+                raise ValueError("database_url must be like postgresql://user@host:5432/name") from None
+            self._database_url = database_url
+        if session is not None:
+            self._session = session
+        if current is not None:
+            self._current = current
+
+    @property
+    def database_url(self) -> str:
+        """Where the job tables are. Raises NotConfigured."""
+        if self._database_url is None:
+            raise NotConfigured(f"app {self.name} has no database: call configure(database_url=…)")
+        return self._database_url
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The registered tasks by name."""
+        return self._tasks
+
+    def __getitem__(self, name: str) -> Task[..., Any]:
+        return self._tasks[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tasks
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def queues(self) -> tuple[str, ...]:
+        """Queues that the registered tasks name, `default` among them."""
+        return tuple(sorted({"default", *(task.options.queue for task in self._tasks.values())}))
+
+    def current_session(self) -> Conn:
+        """Session of the transactional task that runs here, else the application's current one.
+
+        Raises NotConfigured: an enqueue without a transaction could be lost or come too early.
+        """
+        session = task_session()
+        if session is not None:
+            return session
+        if self._current is None:
+            raise NotConfigured(
+                f"app {self.name} has no current transaction: give session=…, or configure(current=…)"
+            )
+        return self._current()
+
+    def new_session(self) -> Session:
+        """A new session for a transactional task. Raises NotConfigured."""
+        if self._session is None:
+            raise NotConfigured(f"app {self.name} has transactional tasks: call configure(session=…)")
+        return self._session()
+
+    @overload
+    def task(self, name: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self, name: str | None = None, *, bind: Literal[True], **options: Unpack[Options]
+    ) -> Callable[[Callable[Concatenate[Context, P], R]], Task[P, R]]: ...
+
+    @overload
+    def task(
+        self, name: str | None = None, *, bind: Literal[False] = False, **options: Unpack[Options]
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, name: Any = None, **options: Any) -> Any:
+        """Register a function: `@app.task("mpack.index", bind=True, …)`, or bare `@app.task`.
+
+        Without a name it is `module.function`. `queue`, `priority` (higher first) and `tier` (seconds added
+        to created_at, for ordering only) place its jobs; `gate=After(…)` and `dedup=Dedup(…)` are in
+        docs/reference/queue.md; `lease` is in seconds; `max_attempts` counts all runs (`max_retries=n` is
+        n+1); `retry` is the back-off; `transactional=True` gives the task a session that commits with its
+        success.
+
+        Raises UnknownOption for what cannot be honoured, ValueError for a bad name, value or a name taken
+        twice.
+        """
+        if callable(name):
+            return self._register(None, name, {})
+        return lambda function: self._register(name, function, options)
+
+    def _register(
+        self, name: str | None, function: Callable[..., R], options: dict[str, Any]
+    ) -> Task[..., R]:
+        name = name if name is not None else f"{function.__module__}.{function.__name__}"
+        check_name(name)
+        unknown = {option: value for option, value in options.items() if option not in TASK_OPTIONS}
+        refuse(f"task {name}", unknown, TASK_OPTIONS)
+        taken = self._tasks.get(name)
+        if taken is not None:
+            raise ValueError(
+                f"task {name} is registered twice: by {_place(taken.function)} and {_place(function)}"
+            )
+        given = {option: value for option, value in options.items() if option in TASK_OPTIONS}
+        attempts = attempts_of(given.pop("max_attempts", None), given.pop("max_retries", None), MAX_ATTEMPTS)
+        made = TaskOptions(**{"retry": DEFAULT_RETRY, **given, "max_attempts": attempts})
+        self._tasks[name] = Task(self, name, function, made)
+        return self._tasks[name]
+
+
+def _place(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"

@@ -1,0 +1,89 @@
+"""What the commands share: the connection, the log, and errors as one sentence with an exit code."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from tasks.app import App
+from tasks.errors import JobNotFound, NotConfigured
+from tasks.pool import DATABASE_AWAY, connect_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Load = Callable[[], App]
+"""Returns the app; called by the command that runs, not before."""
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+log_level_option = click.option(
+    "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"])
+)
+
+
+@contextmanager
+def friendly(app: App) -> Iterator[None]:
+    """Turn what an operator can do something about into one sentence and an exit code."""
+    try:
+        yield
+    except JobNotFound as error:
+        raise click.ClickException(str(error)) from None
+    except DATABASE_AWAY as error:
+        reason = str(error).strip().splitlines()
+        raise click.ClickException(
+            f"the database at {_place(app)} does not answer: {reason[0] if reason else type(error).__name__}"
+        ) from None
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        raise click.ClickException(
+            f"the database at {_place(app)} has no job tables: run the migrations"
+        ) from None
+
+
+def _place(app: App) -> str:
+    """Where the database is, without user or password."""
+    parts = conninfo_to_dict(app.database_url)
+    return f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
+
+
+@contextmanager
+def connection(load: Load) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to the app's database; errors become click's, see `friendly`."""
+    app = load()
+    try:
+        database_url = app.database_url
+    except NotConfigured as error:
+        raise click.UsageError(str(error)) from None
+    with friendly(app), psycopg.connect(database_url, **connect_options()) as conn:
+        yield conn
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def start_log(level: str, *, json_lines: bool) -> None:
+    """Log to standard error, as text or as JSON lines."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(
+        _JsonLines() if json_lines else logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
+    )
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+    # The pool reports each discarded connection; what it means for a job is said by the worker itself.
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)

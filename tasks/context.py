@@ -1,0 +1,131 @@
+"""What a task with `bind=True` is handed as `self`, and the session of the task that runs here."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from tasks.errors import ClaimLost, NotConfigured, Retry
+from tasks.options import refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from uuid import UUID
+
+    from sqlalchemy.orm import Session
+
+_task_session: ContextVar[Session | None] = ContextVar("tasks_session", default=None)
+
+
+def task_session() -> Session | None:
+    """Session of the transactional task that runs in this thread of control, or None."""
+    return _task_session.get()
+
+
+@contextmanager
+def running_in(session: Session | None) -> Iterator[None]:
+    """Make `session` the one that enqueues of this thread of control belong to."""
+    token = _task_session.set(session)
+    try:
+        yield
+    finally:
+        _task_session.reset(token)
+
+
+class Holding(Protocol):
+    """The task's side of a claim that a worker holds."""
+
+    @property
+    def job_id(self) -> UUID:
+        """The claimed job."""
+
+    @property
+    def lost(self) -> bool:
+        """True once the claim is known to be no longer this attempt's."""
+
+    def extend(self) -> None:
+        """Extend the lease now; raises ClaimLost."""
+
+    def save_progress(self, progress: Mapping[str, Any]) -> None:
+        """Write the progress of the job; raises ClaimLost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is known of the job that runs, in Celery's words where they exist.
+
+    `attempt` counts claims (1 for the first), `retries` counts the charged attempts before this one: an
+    attempt that was released is given back, so `retries` may be smaller than `attempt - 1`.
+    """
+
+    id: UUID | None
+    task: str
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any]
+    attempt: int = 1
+    retries: int = 0
+    max_attempts: int = 1
+    scope: str = ""
+    queue: str = ""
+    worker: str | None = None
+    called_directly: bool = False
+
+
+class Context:
+    """The bound first argument of a task: its request, its session, and its line to the worker."""
+
+    def __init__(
+        self, request: Request, *, holding: Holding | None = None, session: Session | None = None
+    ) -> None:
+        self.request = request
+        self._holding = holding
+        self._session = session
+
+    @property
+    def scope(self) -> str:
+        """The thing that the job is about, as given at the enqueue."""
+        return self.request.scope
+
+    @property
+    def session(self) -> Session:
+        """The session that commits together with the job's success, or not at all.
+
+        Only transactional tasks have one (NotConfigured otherwise). Raises ClaimLost once the claim is known
+        to be lost: what is written after that could never be committed. The task does not commit it, the
+        worker does.
+        """
+        if self._session is None:
+            raise NotConfigured(f"{self.request.task} has no session: declare it with transactional=True")
+        if self._holding is not None and self._holding.lost:
+            raise ClaimLost(self._holding.job_id)
+        return self._session
+
+    def heartbeat(self) -> None:
+        """Extend the lease now. Raises ClaimLost when another attempt may have begun.
+
+        The worker does it by itself at a third of the lease; call this before a step that must not be done
+        twice.
+        """
+        if self._holding is not None:
+            self._holding.extend()
+
+    def progress(self, done: int, total: int | None = None, text: str = "") -> None:
+        """Show how far the job is, in a transaction of its own, at once visible. Raises ClaimLost."""
+        if self._holding is not None:
+            self._holding.save_progress({"done": done, "total": total, "text": text})
+
+    def cancelled(self) -> bool:
+        """True when the result of this attempt is no longer wanted: its claim is lost or given back."""
+        return self._holding is not None and self._holding.lost
+
+    def retry(
+        self, *, exc: BaseException | None = None, countdown: float | None = None, **options: Any
+    ) -> NoReturn:
+        """End this attempt as failed and run again after `countdown` seconds (None: the task's own back-off).
+
+        Raises Retry, as Celery's does; when the budget is spent the job ends failed with the code of `exc`.
+        """
+        refuse("retry", options, ("countdown", "exc"))
+        raise Retry(countdown=countdown) from exc

@@ -1,0 +1,105 @@
+"""What `@app.task` and `apply_async` accept, and the sentence with which they refuse the rest.
+
+An option that is accepted and then ignored is a lie that shows only in production. So each option of Celery's
+that means something else here, or nothing yet, is refused by name, with what to say instead.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from tasks.errors import UnknownOption
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+TASK_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*")
+NAME_LENGTH_MAX = 200
+LEASE_SECONDS_MIN = 1.0
+"""Shorter leases would need heartbeats faster than the worker's own tick."""
+LEASE_SECONDS_MAX = 24 * 3600.0
+ATTEMPTS_MAX = 1000
+TIER_MAX = 3600
+CONCURRENCY_MAX = 256
+GRACE_SECONDS = 25.0
+"""What running tasks have to end in; below the 30 seconds after which most platforms send SIGKILL."""
+PRIORITY_MIN, PRIORITY_MAX = -32768, 32767
+"""The range of the column, a Postgres smallint."""
+
+SAME: Mapping[str, Any] = {"acks_late": True, "serializer": "json", "typing": True, "track_started": True}
+"""Options of Celery's with the one value that says what happens here anyway."""
+
+REFUSED: Mapping[str, str] = {
+    "acks_late": "a job is acknowledged when it has ended, never before it runs",
+    "reject_on_worker_lost": "the job of a lost worker always runs again, within its max_attempts",
+    "serializer": "payloads are JSON",
+    "accept_content": "payloads are JSON",
+    "compression": "payloads are small JSON documents; put large data into a store and pass its key",
+    "typing": "arguments are always checked against the signature",
+    "track_started": "every start is recorded",
+    "ignore_result": "results are kept with the job; return None where there is none",
+    "expires": "jobs do not expire",
+    "time_limit": "running tasks are not interrupted; let the task look at self.cancelled()",
+    "soft_time_limit": "running tasks are not interrupted; let the task look at self.cancelled()",
+    "rate_limit": "there is no rate limit; give the task a queue and a worker of its own",
+    "default_retry_delay": "say retry=Fixed(seconds)",
+    "retry_backoff": "say retry=Exponential(base=…, cap=…)",
+    "retry_backoff_max": "say retry=Exponential(base=…, cap=…)",
+    "retry_jitter": "say retry=Exponential(base=…, jitter=…)",
+    "retry_kwargs": "say max_attempts= and retry=",
+    "retry_policy": "the job is a row of the caller's transaction; there is no broker to try again",
+    "throws": "say dont_retry_for=(…)",
+    "base": "tasks are plain functions; share behaviour by calling functions",
+    "exchange": "there is no broker; say queue=",
+    "routing_key": "there is no broker; say queue=",
+    "delivery_mode": "jobs are always durable",
+    "connection": "say session=, the transaction that the job belongs to",
+    "producer": "say session=, the transaction that the job belongs to",
+    "link": "enqueue the next task at the end of the first; transactional=True makes both one commit",
+    "link_error": "failures end in the job's state; look at them with `jobs list --status failed`",
+    "add_to_parent": "jobs have no parents",
+    "headers": "pass what the task needs as arguments",
+    "shadow": "a job is shown under its task's name",
+}
+
+
+def refuse(call: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
+    """Raise UnknownOption for the first option of `given` that `call` cannot honour."""
+    for name, value in given.items():
+        if name in SAME and value == SAME[name]:
+            continue
+        if name in REFUSED:
+            raise UnknownOption(name, f"{value!r} is not supported by {call}: {REFUSED[name]}")
+        raise UnknownOption(name, f"{call} has no such option; known are {', '.join(sorted(known))}")
+
+
+def check_name(name: str, what: str = "task name") -> str:
+    """Return `name`, or raise ValueError: dotted words of ASCII, at most 200 characters."""
+    if not isinstance(name, str) or not TASK_NAME.fullmatch(name) or len(name) > NAME_LENGTH_MAX:
+        raise ValueError(
+            f"{what} {name!r}: write words of ASCII letters, digits and underscores with dots between them, "
+            f"e.g. 'mpack.index', at most {NAME_LENGTH_MAX} characters"
+        )
+    return name
+
+
+def check_number(what: str, value: float, low: float, high: float, *, whole: bool = False) -> None:
+    """Raise ValueError unless `value` is a number (an int when `whole`) with low ≤ value ≤ high."""
+    kinds = (int,) if whole else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
+        kind = "a whole number" if whole else "a number"
+        raise ValueError(f"{what} must be {kind} from {low} to {high}, not {value!r}")
+
+
+def attempts_of(max_attempts: int | None, max_retries: int | None, default: int) -> int:
+    """Number of runs in all; `max_retries=n` is Celery's `max_attempts=n+1`. ValueError for both."""
+    if max_attempts is not None and max_retries is not None:
+        raise ValueError("give max_attempts or max_retries, not both (max_retries=n means max_attempts=n+1)")
+    if max_retries is not None:
+        check_number("max_retries", max_retries, 0, ATTEMPTS_MAX - 1, whole=True)
+        return max_retries + 1
+    if max_attempts is not None:
+        check_number("max_attempts", max_attempts, 1, ATTEMPTS_MAX, whole=True)
+        return max_attempts
+    return default

@@ -1,0 +1,94 @@
+"""What the command line prints: JSON for programs, tables for people. Same names as the columns in both."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tasks.job import Attempt, Job
+
+STYLES = {
+    "pending": "cyan", "running": "yellow", "succeeded": "green", "failed": "red", "cancelled": "magenta",
+    "quarantined": "bold red",
+}  # fmt: skip
+LIST_COLUMNS = ("job_id", "task", "scope", "queue", "status", "attempts", "created_at", "last_error_code")
+ATTEMPT_COLUMNS = ("number", "result", "claimed_at", "ended_at", "worker", "error_code", "error")
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, UUID):
+        return str(value)
+    raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document; instants are ISO 8601, ids are strings."""
+    click.echo(json.dumps(value, default=_plain, ensure_ascii=False))
+
+
+def as_dict(row: Any) -> dict[str, Any]:
+    """Return the row of a dataclass as a dict of its columns."""
+    return asdict(row)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return str(value)
+
+
+def _console() -> Console:
+    # Without a terminal there is no width to fit into: cut nothing, so that grep finds whole ids.
+    console = Console(soft_wrap=False)
+    return console if console.is_terminal else Console(width=1000, soft_wrap=True)
+
+
+def print_jobs(jobs: Sequence[Job]) -> None:
+    """Print a table of jobs."""
+    table = Table(box=None, pad_edge=False)
+    for name in LIST_COLUMNS:
+        table.add_column(name, no_wrap=name == "job_id")
+    for job in jobs:
+        cells = {**as_dict(job), "attempts": f"{job.attempt_count}/{job.attempts_max}"}
+        table.add_row(
+            *(
+                Text(_cell(cells[name]), style=STYLES[job.status] if name == "status" else "")
+                for name in LIST_COLUMNS
+            )
+        )
+    _console().print(table)
+
+
+def print_job(job: Job, attempts: Sequence[Attempt]) -> None:
+    """Print what is known of one job, then its attempts."""
+    facts = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in as_dict(job).items():
+        if value is not None and value not in ("", [], {}):
+            shown = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else _cell(value)
+            facts.add_row(
+                Text(name, style="bold"), Text(shown, style=STYLES[job.status] if name == "status" else "")
+            )
+    console = _console()
+    console.print(facts)
+    if attempts:
+        history = Table(*ATTEMPT_COLUMNS, box=None, pad_edge=False)
+        for attempt in attempts:
+            row = {**as_dict(attempt), "result": attempt.result or "(open)"}
+            history.add_row(*(Text(_cell(row[name])) for name in ATTEMPT_COLUMNS))
+        console.print()
+        console.print(history)

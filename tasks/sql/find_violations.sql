@@ -1,0 +1,46 @@
+-- The promises of the queue that its rows can show to be broken: one row per job and rule; none is right.
+WITH history AS MATERIALIZED (
+    SELECT
+        a.*,
+        lag(a.ended_at) OVER (PARTITION BY a.job_id ORDER BY a.number) AS previous_ended_at,
+        a.number = max(a.number) OVER (PARTITION BY a.job_id) AS is_last
+    FROM tasks.attempt AS a
+), per_job AS MATERIALIZED (
+    SELECT
+        j.job_id, j.status, j.claim_token, j.claim_count, j.attempt_count, j.coalesced_at,
+        count(h.number) AS attempts,
+        count(DISTINCT h.number) AS numbers,
+        COALESCE(max(h.number), 0) AS last_number,
+        count(*) FILTER (WHERE h.number IS NOT NULL AND h.result IS DISTINCT FROM 'RELEASED') AS charged,
+        count(*) FILTER (WHERE h.number IS NOT NULL AND h.result IS NULL) AS open,
+        count(*) FILTER (WHERE h.result IS NULL AND h.claim_token = j.claim_token) AS open_of_holder,
+        count(*) FILTER (WHERE h.result = 'SUCCEEDED') AS succeeded,
+        count(*) FILTER (WHERE h.result = 'SUCCEEDED' AND h.is_last) AS succeeded_last,
+        count(*) FILTER (WHERE h.claimed_at < h.previous_ended_at) AS overlapping,
+        max(h.claimed_at) AS last_claimed_at
+    FROM tasks.job AS j LEFT JOIN history AS h USING (job_id)
+    GROUP BY j.job_id
+)
+SELECT job_id, 'its attempts are not numbered 1 to claim_count' AS rule
+FROM per_job WHERE attempts <> claim_count OR numbers <> claim_count OR last_number <> claim_count
+UNION ALL
+SELECT job_id, 'attempt_count is not the number of attempts that were not released'
+FROM per_job WHERE attempt_count <> charged
+UNION ALL
+SELECT job_id, 'it has not exactly one open attempt, of its holder, while it runs, and none else'
+FROM per_job
+WHERE open <> CASE WHEN status = 'running' THEN 1 ELSE 0 END OR open_of_holder <> open
+UNION ALL
+SELECT job_id, 'it succeeded without a last attempt that did, or the other way round'
+FROM per_job
+WHERE succeeded <> CASE WHEN status = 'succeeded' THEN 1 ELSE 0 END OR succeeded_last <> succeeded
+UNION ALL
+SELECT job_id, 'an attempt began before the one before had ended'
+FROM per_job WHERE overlapping > 0
+UNION ALL
+SELECT job_id, 'it succeeded, but was joined after its last run had begun'
+FROM per_job WHERE status = 'succeeded' AND coalesced_at > last_claimed_at
+UNION ALL
+SELECT a.job_id, 'attempt without a job'
+FROM tasks.attempt AS a WHERE NOT EXISTS (SELECT FROM tasks.job AS j WHERE j.job_id = a.job_id)
+ORDER BY 1, 2

@@ -1,0 +1,62 @@
+"""For tests of applications: run what waits, look at what was enqueued, prove the history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from psycopg.rows import tuple_row
+
+from tasks import queue
+from tasks.db import cursor, statement
+from tasks.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from tasks.app import App
+    from tasks.attempt import Settled
+    from tasks.db import Conn
+    from tasks.job import Job
+
+DRAIN_MAX = 1000
+LIST_MAX = 1000
+
+
+def drain(
+    app: App, *, queues: Sequence[str] | None = None, limit: int = DRAIN_MAX, now: datetime | None = None
+) -> list[Settled]:
+    """Run claimable jobs one after the other, in this thread, until none is left.
+
+    Sees only committed jobs: commit first. What is not due yet (a retry's back-off, a countdown) stays;
+    `now`, an aware datetime, stands in for the database's clock and makes it due. `queues`: None means those
+    that the app's tasks name. Returns what ran, in order. Raises AssertionError when `limit` jobs were not
+    enough: a job that enqueues itself would go on for ever.
+    """
+    ran: list[Settled] = []
+    with Worker(app, queues=queues or app.queues(), concurrency=1, worker_id="drain") as worker:
+        while settled := worker.once(now=now):
+            ran += settled
+            if len(ran) > limit:
+                raise AssertionError(f"still claimable after {limit} jobs; the last was {settled[-1].task}")
+    return ran
+
+
+def enqueued(conn: Conn, task: str | None = None, *, scope: str | None = None) -> list[Job]:
+    """Return the waiting jobs that `conn` sees, its own uncommitted ones too; oldest first, at most 1,000."""
+    found = queue.list_jobs(conn, status="pending", task=task, scope=scope, queue=None, limit=LIST_MAX)
+    return sorted(found, key=lambda job: job.seq)
+
+
+def check_invariants(conn: Conn) -> None:
+    """Raise AssertionError naming the jobs whose rows contradict what the queue promises.
+
+    For each job: its attempts are numbered 1, 2, 3 … as often as it was claimed; those not released are the
+    charged ones; one is open, the holder's, while it runs, and none else; none began before the last had
+    ended; it succeeded exactly if its last attempt did, and that one began after the last request that was
+    joined to it. No attempt is without its job. What a CHECK or a unique index refuses is not looked for.
+    """
+    with cursor(conn, tuple_row) as cur:
+        broken = cur.execute(statement("find_violations")).fetchall()
+    if broken:
+        raise AssertionError("; ".join(f"job {job_id}: {rule}" for job_id, rule in broken))
