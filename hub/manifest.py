@@ -1,8 +1,8 @@
 """Manifests: what may be in one, its id, and its compact form.
 
 A manifest maps every path of a snapshot to the id of the object that lies there. The compact form is what a
-snapshot row of the database holds, and the part of a snapshot inside a pack that costs space; its bytes are in
-docs/reference/mpack.md, «Rows».
+snapshot row of the database holds, and the part of a snapshot inside a pack that costs space; its bytes are
+in docs/reference/mpack.md, «Rows».
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def snapshot_id(manifest: Mapping[str, str]) -> str:
 
 
 def pack_rows(manifest: Mapping[str, str]) -> bytes:
-    """The rows of a manifest, compact: two lengths, the sorted paths each ended by NUL, the raw ids in order."""
+    """The rows of a manifest, compact: two lengths, sorted paths each ended by NUL, the raw ids in order."""
     paths = sorted(manifest)
     text = "".join(f"{path}\0" for path in paths).encode()
     return _ROWS.pack(len(paths), len(text)) + text + bytes.fromhex("".join(manifest[path] for path in paths))
@@ -105,8 +105,8 @@ def pack_rows(manifest: Mapping[str, str]) -> bytes:
 def unpack_rows(raw: bytes, offset: int, field: str) -> tuple[dict[str, str], int]:
     """The manifest that `pack_rows` made, and where it ends.
 
-    Raises Invalid naming `field` for lengths that do not fit, and for paths that are unsorted or repeated. The
-    rules of `check_path` are the caller's to apply.
+    Raises Invalid naming `field` for lengths that do not fit, and for paths that are unsorted or repeated.
+    The rules of `check_path` are the caller's to apply.
     """
     if len(raw) - offset < _ROWS.size:
         raise Invalid(field, "ends inside its lengths")
@@ -122,7 +122,7 @@ def unpack_rows(raw: bytes, offset: int, field: str) -> tuple[dict[str, str], in
 
 
 def unpack_paths(text: bytes, count: int, field: str) -> list[str]:
-    """Exactly `count` paths, each ended by NUL, strictly ascending. Raises Invalid naming `field` otherwise."""
+    """Exactly `count` paths, each ended by NUL, strictly ascending. Raises Invalid naming `field`."""
     if text.count(b"\0") != count or (text and text[-1] != 0):
         raise Invalid(field, f"does not hold {count} paths that each end in NUL")
     try:

@@ -19,7 +19,7 @@ _MAX_KEY_BYTES = 256
 
 
 def encode_record(record: object, field: str) -> bytes:
-    """The msgpack form of a record that came as a map. Raises Invalid naming `field` for what msgpack cannot say."""
+    """The msgpack form of a record that came as a map. Raises Invalid naming `field` for what has none."""
     if not isinstance(record, Mapping):
         raise Invalid(field, "must be a map")
     try:
@@ -32,8 +32,8 @@ def encode_record(record: object, field: str) -> bytes:
 def decode_record(raw: bytes, field: str) -> dict[str, Any]:
     """The map that `raw` holds, without the key structured_delta.
 
-    Raises Invalid naming `field` for anything but one whole msgpack map with unique string keys and plain values,
-    TooLarge above MAX_RECORD_BYTES and MAX_PLAIN_BYTES.
+    Raises Invalid naming `field` for anything but one whole msgpack map with unique string keys and plain
+    values, TooLarge above MAX_RECORD_BYTES and MAX_PLAIN_BYTES.
     """
     if len(raw) > MAX_RECORD_BYTES:
         raise TooLarge(f"{field}: a record of {len(raw)} bytes; at most {MAX_RECORD_BYTES} are allowed")
@@ -41,9 +41,7 @@ def decode_record(raw: bytes, field: str) -> dict[str, Any]:
         spans = _spans(raw, field)
         plain = sum(end - start for start, end in spans.values())
         if plain > MAX_PLAIN_BYTES:
-            raise TooLarge(
-                f"{field}: {plain} bytes besides structured_delta; at most {MAX_PLAIN_BYTES} are allowed"
-            )
+            raise TooLarge(f"{field}: {plain} bytes besides structured_delta; at most {MAX_PLAIN_BYTES} are allowed")
         record = {key: msgpack.unpackb(raw[start:end]) for key, (start, end) in spans.items()}
     except (ValueError, TypeError, msgpack.UnpackException):
         raise Invalid(field, "is not a msgpack map of UTF-8 strings and plain values") from None
@@ -55,8 +53,8 @@ def decode_record(raw: bytes, field: str) -> dict[str, Any]:
 def _spans(raw: bytes, field: str) -> dict[str, tuple[int, int]]:
     """Where the value of each key begins and ends, structured_delta left out.
 
-    Skipping allocates nothing and fails at the first element that is not there, so that a declared count is known to
-    be true before anything is built from it: `unpackb` alone takes memory for every count first.
+    Skipping allocates nothing and fails at the first element that is not there, so that a declared count is
+    known to be true before anything is built from it: `unpackb` alone takes memory for every count first.
     """
     walker = msgpack.Unpacker(max_buffer_size=max(len(raw), 1))
     walker.feed(raw)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hub.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 COMMIT_DEFAULTS: dict[str, Any] = {
     "commit_id": "",
@@ -50,8 +52,8 @@ _TYPE_NAMES: dict[type, str] = {
 def check_commit_types(values: Mapping[str, Any], field: str) -> None:
     """Check that the known keys of a commit record have their types, and that no text of them holds NUL.
 
-    NUL joins the fields that are hashed, and a text column cannot hold it. Keys that are not known here pass: a later
-    client may send more. Raises Invalid naming `field` and the key.
+    NUL joins the fields that are hashed, and a text column cannot hold it. Keys that are not known here pass:
+    a later client may send more. Raises Invalid naming `field` and the key.
     """
     for key in REQUIRED:
         if key not in values:

@@ -1,7 +1,7 @@
 """Ids and records: what an object, a snapshot and a commit are, and which ones are well formed.
 
-Pure functions, the single place of these rules for both transports, the pack and the client. Ids are 64 lower-case
-hex digits of SHA-256; text is UTF-8; NUL is the byte 0:
+Pure functions, the single place of these rules for both transports, the pack and the client. Ids are 64
+lower-case hex digits of SHA-256; text is UTF-8; NUL is the byte 0:
 
     object_id   = sha256(file bytes)
     snapshot_id = sha256(NUL.join(sorted(path NUL object_id for every manifest entry)))
@@ -106,8 +106,8 @@ def commit_id(parents: Sequence[str], snapshot_id: str, message: str, committed_
 def check_time(value: str, field: str) -> str:
     """Return `value` if it is canonical ISO 8601 with an offset.
 
-    Canonical: `datetime.fromisoformat(value).isoformat() == value`. The client writes it anew so, and any other
-    spelling would not verify there. Raises Invalid naming `field`.
+    Canonical: `datetime.fromisoformat(value).isoformat() == value`. The client writes it anew so, and any
+    other spelling would not verify there. Raises Invalid naming `field`.
     """
     try:
         moment = datetime.fromisoformat(value)
@@ -121,8 +121,8 @@ def check_time(value: str, field: str) -> str:
 def check_branch(name: object, field: str = "branch") -> str:
     """Return `name` if a branch may be called so.
 
-    1 to 255 characters; no backslash or control character; no leading, trailing or double dot or slash. Raises
-    Invalid naming `field`.
+    1 to 255 characters; no backslash or control character; no leading, trailing or double dot or slash.
+    Raises Invalid naming `field`.
     """
     if not isinstance(name, str) or not 1 <= len(name) <= _MAX_BRANCH:
         raise Invalid(field, f"a branch name must have 1 to {_MAX_BRANCH} characters")
@@ -139,9 +139,10 @@ def check_branch(name: object, field: str = "branch") -> str:
 def parse_commit(record: Mapping[str, Any] | bytes, field: str = "commit") -> Commit:
     """Check one commit record and return it as a Commit.
 
-    `record` is the msgpack map as received, or the map itself (then `raw` is its msgpack form). Checks what a single
-    record can show: keys and types, ids, NUL, canonical time, parents, and the recomputed id. That parents, snapshot
-    and objects exist is for the caller. Raises Invalid naming `field` and the key, TooLarge above the record limits.
+    `record` is the msgpack map as received, or the map itself (then `raw` is its msgpack form). Checks what a
+    single record can show: keys and types, ids, NUL, canonical time, parents, and the recomputed id. That
+    parents, snapshot and objects exist is for the caller. Raises Invalid naming `field` and the key, TooLarge
+    above the record limits.
     """
     raw = record if isinstance(record, bytes) else encode_record(record, field)
     values = decode_record(raw, field)
@@ -180,7 +181,7 @@ def parse_snapshot(record: Mapping[str, Any], field: str = "snapshot") -> Snapsh
 
 
 def make_snapshot(claimed: str, manifest: dict[str, str], created_at: object, field: str) -> Snapshot:
-    """A Snapshot of a manifest that `check_manifest` has passed. Raises Invalid for created_at or a wrong id."""
+    """A Snapshot of a manifest that `check_manifest` has passed. Raises Invalid for any other fault."""
     if not isinstance(created_at, str) or len(created_at) > _MAX_CREATED_AT or not created_at.isascii():
         raise Invalid(f"{field}.created_at", f"must be ASCII text of at most {_MAX_CREATED_AT} characters")
     if "\0" in created_at:
@@ -196,8 +197,8 @@ def commit_record(
 ) -> dict[str, Any]:
     """A commit record of all 22 keys, its id computed.
 
-    `others` are further keys of the record (author, branch, repo_id, …); an unknown one raises TypeError, more than
-    two parents ValueError.
+    `others` are further keys of the record (author, branch, repo_id, …); an unknown one raises TypeError,
+    more than two parents ValueError.
     """
     if unknown := others.keys() - (COMMIT_DEFAULTS.keys() - COMPUTED):
         raise TypeError(f"{min(unknown)} is not a key of a commit record that can be set")
@@ -222,7 +223,7 @@ def snapshot_record(manifest: Mapping[str, str], created_at: str) -> dict[str, A
 
 
 def wire_commit(raw: bytes) -> dict[str, Any]:
-    """The record as it is sent on fetch: without structured_delta, which the client drops from what it receives.
+    """The record as it is sent on fetch: without structured_delta, which no client keeps on receipt.
 
     Raises Invalid for bytes that `parse_commit` would refuse as a map.
     """
