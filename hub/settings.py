@@ -5,6 +5,7 @@ Precedence: arguments to `create_app` over the environment over the defaults bel
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
@@ -78,6 +79,11 @@ ENVIRONMENT: dict[str, str] = {
 """Field → environment variable."""
 
 BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+
+
+def environment() -> dict[str, str]:
+    """Return a copy of the environment, for `from_env` and for programs that are started."""
+    return dict(os.environ)
 
 
 def _value(variable: str, text: str, kind: object) -> str | int | bool:

@@ -1,9 +1,9 @@
 """Real servers for the tests, and connections that leave nothing behind.
 
-One Postgres and one S3 server serve the whole run, xdist or not: the process that pytest was started in (the controller) runs
-them in a temporary directory, each worker makes a database and a bucket of its own there. They end with the controller: by
-its own clean-up, or by the kernel when it is killed. TEST_DATABASE_URL names a server to use instead (the user must be a
-superuser; databases are made and dropped in it).
+One Postgres and one S3 server serve the whole run, xdist or not: the process that pytest was started in (the
+controller) runs them in a temporary directory, each worker makes a database and a bucket of its own there.
+They end with the controller: by its own clean-up, or by the kernel when it is killed. TEST_DATABASE_URL names
+a server to use instead (the user must be a superuser; databases are made and dropped in it).
 """
 
 from __future__ import annotations
@@ -81,23 +81,28 @@ class Servers:
         return {"endpoint_url": found.endpoint_url, "access_key": found.access_key, "secret_key": found.secret_key}
 
     def stop(self) -> None:
-        for server in (self._s3, self._postgres):
-            if server is not None:
-                server.stop()
+        if self._s3 is not None:
+            self._s3.stop()
+        if self._postgres is not None:
+            self._postgres.discard()
         if self._state is not None:
             self._state.close()
             shutil.rmtree(self._state.directory)
 
 
 def _remove_abandoned() -> None:
-    """Remove what killed test runs left in the temporary directory; the directory of a living run is locked."""
+    """Remove what killed test runs left in the temporary directory; the directory of a living run is
+    locked.
+    """
     for directory in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"):
         # The new directory of a run that starts at this moment is not locked yet.
         if time.time() - directory.stat().st_mtime > ABANDONED_SECONDS:
             try:
-                State(directory).close()
+                state = State(directory)
             except StateError:
                 continue  # in use, or somebody else's
+            Postgres(state).discard()
+            state.close()
             shutil.rmtree(directory)
 
 
@@ -182,7 +187,9 @@ def _clean_rows(database_url: str) -> Iterator[None]:
 
 @pytest.fixture
 def connect(database_url: str, _clean_rows: None) -> Iterator[Callable[[], psycopg.Connection[Any]]]:
-    """Return a further connection to the test's database at every call; all are rolled back and closed after the test."""
+    """Return a further connection to the test's database at every call; all are rolled back and closed after
+    the test.
+    """
     connections: list[psycopg.Connection[Any]] = []
 
     def open_one() -> psycopg.Connection[Any]:
@@ -197,7 +204,9 @@ def connect(database_url: str, _clean_rows: None) -> Iterator[Callable[[], psyco
 
 @pytest.fixture
 def committed_db(database_url: str, _clean_rows: None) -> Iterator[psycopg.Connection[Any]]:
-    """A connection whose test may commit: all rows of the schemas tasks and hub are deleted after the test."""
+    """A connection whose test may commit: all rows of the schemas tasks and hub are deleted after the
+    test.
+    """
     with psycopg.connect(database_url, connect_timeout=CONNECT_SECONDS) as connection:
         yield connection
         connection.rollback()

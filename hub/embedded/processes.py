@@ -1,4 +1,7 @@
-"""Children of the supervisor: started so that they cannot outlive it, stopped within bounds, found again after a crash."""
+"""Children of the supervisor.
+
+They are started so that they cannot outlive it, stopped within bounds, and found again after a crash.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ class ChildFailed(RuntimeError):
 def alive(pid: int, started: int) -> bool:
     """Say whether the process `pid` that began at `started` (clock ticks since boot) still runs.
 
-    A zombie counts as dead: after a crash it may keep its number until init reaps it, a second or two later. The start time
-    tells it from a later process with the same number.
+    A zombie counts as dead: after a crash it may keep its number until init reaps it, a second or two later.
+    The start time tells it from a later process with the same number.
     """
     try:
         # The name in parentheses may hold spaces and parentheses; the fixed fields begin after the last one.
@@ -48,7 +51,8 @@ def start_time(pid: int) -> int:
 def clear_leftover(record: Mapping[str, Any] | None, *, stop_signal: int, seconds: float) -> bool:
     """End a process that a killed supervisor left behind; return whether there was one.
 
-    `record` is a `Child.record` of an earlier run. Asks with `stop_signal`, waits up to `seconds`, then SIGKILL.
+    `record` is a `Child.record` of an earlier run. Asks with `stop_signal`, waits up to `seconds`, then
+    SIGKILL.
     """
     if record is None or not alive(record["pid"], record["started"]):
         return False
@@ -81,7 +85,7 @@ class Child:
     started: int
 
     @classmethod
-    def start(  # noqa: PLR0913  # each is a property of a process
+    def start(
         cls,
         name: str,
         command: Sequence[str | Path],
@@ -95,9 +99,9 @@ class Child:
     ) -> Child:
         """Start `command`; its output is appended to `log`.
 
-        It gets a session of its own, so that Ctrl-C reaches the supervisor alone and children stop in order, and
-        `stop_signal` from the kernel when the supervisor dies. Call it from the main thread: the kernel ties the child's
-        life to the thread that forked it.
+        It gets a session of its own, so that Ctrl-C reaches the supervisor alone and children stop in order,
+        and `stop_signal` from the kernel when the supervisor dies. Call it from the main thread: the kernel
+        ties the child's life to the thread that forked it.
         """
         if log.exists() and log.stat().st_size > LOG_BYTES_MAX:
             log.replace(log.with_suffix(".log.1"))
@@ -140,7 +144,10 @@ class Child:
         return ChildFailed(f"{self.name} {what}; the last lines of {self.log}:\n{self.tail()}")
 
     def stop(self) -> None:
-        """Ask the child to end, wait its bounded time, then kill its whole session. Repeating it is harmless."""
+        """Ask the child to end, wait its bounded time, then kill its whole session.
+
+        Repeating it is harmless.
+        """
         if self.popen.poll() is None:
             self.popen.send_signal(self.stop_signal)
             if self.ended(self.stop_seconds) is None:

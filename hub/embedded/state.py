@@ -1,10 +1,10 @@
 """The state directory: who owns it, and what must survive from one run to the next.
 
-    .packhouse/            0700
-        lock               held (flock) by the one supervisor that runs the servers of this directory
-        state.json         0600: ports, passwords, keys, and the processes that were started
-        postgres/ s3/      the servers' data
-        log/               one log per child
+.packhouse/            0700
+    lock               held (flock) by the one supervisor that runs the servers of this directory
+    state.json         0600: ports, passwords, keys, and the processes that were started
+    postgres/ s3/      the servers' data
+    log/               one log per child
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class State:
     def __init__(self, directory: Path) -> None:
         """Create the directory if need be, and take it.
 
-        Raises StateInUse when another process holds it, StateError when it belongs to someone else or is unreadable.
+        Raises StateInUse when another process holds it, StateError when it belongs to someone else or is
+        unreadable.
         """
         self.directory = directory.absolute()
         try:
@@ -75,11 +76,11 @@ class State:
             raise StateError(f"{self._file} is damaged; remove {self.directory} to begin anew")
         return values
 
-    def get(self, name: str) -> Any:  # noqa: ANN401  # a value of the JSON file
+    def get(self, name: str) -> Any:  # a value of the JSON file
         """Return the value kept under `name`, or None."""
         return self._values.get(name)
 
-    def put(self, name: str, value: Any) -> None:  # noqa: ANN401  # a value of the JSON file
+    def put(self, name: str, value: Any) -> None:  # a value of the JSON file
         """Keep `value` (JSON) under `name`; on disk when this returns. None forgets it."""
         if value is None:
             self._values.pop(name, None)
