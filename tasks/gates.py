@@ -13,6 +13,9 @@ class After:
 
     The job itself never counts, and a job at an end never does, whatever the end. There is no time-out: under
     an endless stream of such jobs the gated one waits, and `why` says for which.
+
+    A task may name itself (one run at a time in a scope), if its dedup key leaves one pending job per scope:
+    two pending ones would wait for each other.
     """
 
     __slots__ = ("tasks",)

@@ -122,10 +122,14 @@ CREATE TABLE tasks.worker (
 ) WITH (fillfactor = 50)
 """
 
+# The predicates of job_lease and job_blocker say «running» and «not at an end» by the columns that are set
+# exactly then (see the CHECKs), not by `status`: they must not match the statements that look a job up by its
+# id and say `status = 'running'` as a guard. A planner whose statistics are from a quiet moment takes a
+# partial index for empty and would walk all of it once per row.
 INDEXES = """
 CREATE INDEX job_claim ON tasks.job (priority DESC, created_at, seq) WHERE status = 'pending';
-CREATE INDEX job_lease ON tasks.job (lease_expires_at) WHERE status = 'running';
-CREATE INDEX job_blocker ON tasks.job (scope, task) WHERE status IN ('pending', 'running');
+CREATE INDEX job_lease ON tasks.job (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
+CREATE INDEX job_blocker ON tasks.job (scope, task) WHERE finished_at IS NULL;
 CREATE UNIQUE INDEX job_pending_key ON tasks.job (task, dedup_key)
     WHERE status = 'pending' AND dedup_key IS NOT NULL;
 CREATE UNIQUE INDEX job_once_key ON tasks.job (task, dedup_key) WHERE dedup_mode = 'once';
@@ -134,30 +138,32 @@ CREATE UNIQUE INDEX attempt_one_open ON tasks.attempt (job_id) WHERE result IS N
 """
 
 # The planner inlines both where they stand in FROM (one SELECT, STABLE, not STRICT), so they cost what the
-# text would cost in place. Named columns, never `b.*`: a column added later must not break them.
+# text would cost in place. They take columns, not the row: a whole-row argument would fetch the payload. No
+# parameter has the name of a column: inside, the column would win.
 PREDICATES = """
-CREATE FUNCTION tasks.blockers(waiting tasks.job)
+CREATE FUNCTION tasks.blockers(waiting_id uuid, in_scope text, gate_tasks text[])
 RETURNS TABLE (job_id uuid, task text, status text, since timestamptz) LANGUAGE sql STABLE AS $$
     SELECT b.job_id, b.task, b.status, CASE WHEN b.status = 'running' THEN b.claimed_at ELSE b.created_at END
     FROM tasks.job AS b
-    WHERE b.scope = waiting.scope
-      AND b.task = ANY (waiting.after_tasks)
-      AND b.status IN ('pending', 'running')
-      AND b.job_id <> waiting.job_id
+    WHERE b.scope = in_scope
+      AND b.task = ANY (gate_tasks)
+      AND b.finished_at IS NULL
+      AND b.job_id <> waiting_id
 $$;
-COMMENT ON FUNCTION tasks.blockers(tasks.job) IS
-    'The jobs that shut the gate of this one: those of its after_tasks, in its scope, not yet at an end';
+COMMENT ON FUNCTION tasks.blockers IS
+    'The jobs that shut the gate of a job: those of its after_tasks, in its scope, pending or running';
 
-CREATE FUNCTION tasks.heirs(back tasks.job) RETURNS TABLE (job_id uuid) LANGUAGE sql STABLE AS $$
+CREATE FUNCTION tasks.heirs(back_id uuid, of_task text, of_key text)
+RETURNS TABLE (job_id uuid) LANGUAGE sql STABLE AS $$
     SELECT h.job_id
     FROM tasks.job AS h
-    WHERE h.task = back.task
-      AND h.dedup_key = back.dedup_key
+    WHERE h.task = of_task
+      AND h.dedup_key = of_key
       AND h.status = 'pending'
-      AND h.job_id <> back.job_id
+      AND h.job_id <> back_id
 $$;
-COMMENT ON FUNCTION tasks.heirs(tasks.job) IS
-    'The pending job, if any, that holds the dedup key of this one: it supersedes this one on its way back';
+COMMENT ON FUNCTION tasks.heirs IS
+    'The pending job, if any, that holds the dedup key of a job: it supersedes that job on its way back';
 """
 
 

@@ -12,7 +12,7 @@ WITH clock AS MATERIALIZED (
       AND j.attempt_count < j.attempts_max
       AND j.task = ANY (%(tasks)s::text[])
       AND j.queue = ANY (%(queues)s::text[])
-      AND (j.after_tasks = '{}' OR NOT EXISTS (SELECT FROM tasks.blockers(j)))
+      AND (j.after_tasks = '{}' OR NOT EXISTS (SELECT FROM tasks.blockers(j.job_id, j.scope, j.after_tasks)))
     ORDER BY j.priority DESC, j.created_at, j.seq
     LIMIT %(limit)s::bigint
     FOR UPDATE OF j SKIP LOCKED
@@ -28,7 +28,7 @@ WITH clock AS MATERIALIZED (
         attempt_count = j.attempt_count + 1,
         claim_count = j.claim_count + 1
     FROM picked, clock
-    WHERE j.job_id = picked.job_id AND j.status = 'pending'
+    WHERE j.job_id = picked.job_id
     RETURNING j.*
 ), opened AS (
     INSERT INTO tasks.attempt (claim_token, job_id, number, worker, claimed_at)

@@ -13,7 +13,7 @@ WITH clock AS MATERIALIZED (
         END AS status,
         COALESCE((%(delays)s::float8[])[LEAST(j.attempt_count, cardinality(%(delays)s::float8[]))], 0)
             * (1 + %(spread)s::float8 * (2 * random() - 1)) AS delay
-    FROM tasks.job AS j LEFT JOIN LATERAL tasks.heirs(j) AS heir ON true
+    FROM tasks.job AS j LEFT JOIN LATERAL tasks.heirs(j.job_id, j.task, j.dedup_key) AS heir ON true
     WHERE j.job_id = %(job_id)s::uuid AND j.claim_token = %(token)s::uuid AND j.status = 'running'
 ), failed AS (
     UPDATE tasks.job AS j
@@ -33,7 +33,7 @@ WITH clock AS MATERIALIZED (
     SET result = 'FAILED', ended_at = GREATEST(clock.now, a.claimed_at),
         error_code = %(code)s::text, error = %(detail)s::text
     FROM failed AS f, clock
-    WHERE a.claim_token = f.claim_token AND a.result IS NULL
+    WHERE a.claim_token = f.claim_token AND a.ended_at IS NULL
 )
 SELECT
     f.status,

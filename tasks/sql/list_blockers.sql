@@ -2,7 +2,7 @@
 SELECT
     b.job_id, b.task, b.status, b.since,
     count(*) OVER () AS blockers
-FROM tasks.job AS j, tasks.blockers(j) AS b
+FROM tasks.job AS j, tasks.blockers(j.job_id, j.scope, j.after_tasks) AS b
 WHERE j.job_id = %(job_id)s::uuid AND j.status = 'pending'
 ORDER BY b.status DESC, b.since, b.job_id
 LIMIT 1

@@ -10,7 +10,7 @@ WITH clock AS MATERIALIZED (
             WHEN heir.job_id IS NOT NULL THEN 'cancelled'
             ELSE 'pending'
         END AS status
-    FROM tasks.job AS j LEFT JOIN LATERAL tasks.heirs(j) AS heir ON true
+    FROM tasks.job AS j LEFT JOIN LATERAL tasks.heirs(j.job_id, j.task, j.dedup_key) AS heir ON true
     WHERE j.job_id = %(job_id)s::uuid AND j.claim_token = %(token)s::uuid AND j.status = 'running'
 ), released AS (
     UPDATE tasks.job AS j
@@ -37,7 +37,7 @@ WITH clock AS MATERIALIZED (
         error_code = CASE WHEN r.status = 'failed' THEN %(code)s::text END,
         error = CASE WHEN r.status = 'failed' THEN %(detail)s::text END
     FROM released AS r, clock
-    WHERE a.claim_token = r.claim_token AND a.result IS NULL
+    WHERE a.claim_token = r.claim_token AND a.ended_at IS NULL
 )
 SELECT
     r.status,

@@ -23,7 +23,7 @@ WITH clock AS MATERIALIZED (
         j.dedup_key IS NOT NULL AS keyed
     FROM expired
     JOIN tasks.job AS j USING (job_id)
-    LEFT JOIN LATERAL tasks.heirs(j) AS heir ON true
+    LEFT JOIN LATERAL tasks.heirs(j.job_id, j.task, j.dedup_key) AS heir ON true
 ), decided AS MATERIALIZED (
     SELECT
         job_id, claim_token, heir_id,
@@ -48,7 +48,7 @@ WITH clock AS MATERIALIZED (
     UPDATE tasks.attempt AS a
     SET result = 'ABANDONED', ended_at = GREATEST(clock.now, a.claimed_at)
     FROM swept AS s, clock
-    WHERE a.claim_token = s.claim_token AND a.result IS NULL
+    WHERE a.claim_token = s.claim_token AND a.ended_at IS NULL
 )
 SELECT
     s.status,
