@@ -1,0 +1,102 @@
+"""What an operator does: principals, tokens, repositories and who may use them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from hub.auth import issue_token
+from hub.errors import Conflict, Invalid, Missing
+from hub.models import Membership, Principal, Repository, Token
+from hub.models.repository import find_repository
+
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,37}[a-z0-9])?")
+SLUG = re.compile(r"[a-z0-9]([a-z0-9._-]{0,98}[a-z0-9])?")
+RESERVED = frozenset({"api", "health", "static", "login", "logout", "admin", "metrics", "docs"})
+"""First parts of the hub's own URLs, now or later."""
+
+
+def create_principal(session: Session, name: str, *, is_superuser: bool = False) -> Principal:
+    """A new principal. Raises Invalid for a bad name, Conflict for one that is taken."""
+    if not NAME.fullmatch(name) or name in RESERVED:
+        raise Invalid("name", "must be 1 to 39 lower-case letters, digits and inner hyphens, and no word of the hub's.")
+    if session.scalars(select(Principal).where(Principal.name == name)).one_or_none():
+        raise Conflict(f"There is a user {name} already.")
+    principal = Principal(principal_id=uuid4(), name=name, is_superuser=is_superuser)
+    session.add(principal)
+    session.flush()
+    return principal
+
+
+def find_principal(session: Session, name: str) -> Principal:
+    """The principal of this name. Raises Missing."""
+    principal = session.scalars(select(Principal).where(Principal.name == name)).one_or_none()
+    if principal is None:
+        raise Missing(f"There is no user {name}.")
+    return principal
+
+
+def create_token(
+    session: Session, name: str, *, label: str = "", expires_at: datetime | None = None
+) -> tuple[UUID, str]:
+    """A new token of this user: its id, and its text, which nobody can look up again. Raises Missing."""
+    return issue_token(session, find_principal(session, name).principal_id, label=label, expires_at=expires_at)
+
+
+def revoke_token(session: Session, token_id: UUID) -> None:
+    """End a token at once; one that has ended stays as it is. Raises Missing for an unknown one."""
+    if session.get(Token, token_id) is None:
+        raise Missing(f"There is no token {token_id}.")
+    session.execute(
+        update(Token).where(Token.token_id == token_id, Token.revoked_at.is_(None)).values(revoked_at=func.now())
+    )
+
+
+def create_repository(session: Session, path: str, *, private: bool = False) -> Repository:
+    """A new, empty repository at OWNER/SLUG. Raises Invalid, Missing (no such owner), Conflict (there is one)."""
+    owner, slug = split_path(path)
+    principal = find_principal(session, owner)
+    if find_repository(session, owner, slug) is not None:
+        raise Conflict(f"There is a repository {path} already.")
+    repository = Repository(
+        repository_id=uuid4(),
+        owner_id=principal.principal_id,
+        slug=slug,
+        visibility="private" if private else "public",
+        default_branch=None,
+        muse_repo_id=None,
+    )
+    session.add(repository)
+    session.flush()
+    return repository
+
+
+def grant(session: Session, path: str, name: str, role: str | None) -> None:
+    """Give a user a role in a repository (read, write, admin), or take it away (None). Raises Invalid and Missing."""
+    owner, slug = split_path(path)
+    repository = find_repository(session, owner, slug)
+    if repository is None:
+        raise Missing(f"There is no repository {path}.")
+    key = {"repository_id": repository.repository_id, "principal_id": find_principal(session, name).principal_id}
+    membership = session.get(Membership, key)
+    if role is None:
+        if membership is None:
+            raise Missing(f"{name} has no role in {path}.")
+        session.delete(membership)
+    elif membership is None:
+        session.add(Membership(**key, role=role))
+    else:
+        membership.role = role
+    session.flush()
+
+
+def split_path(path: str) -> tuple[str, str]:
+    """OWNER and SLUG of OWNER/SLUG. Raises Invalid."""
+    owner, slash, slug = path.partition("/")
+    if not slash or not NAME.fullmatch(owner) or not SLUG.fullmatch(slug) or ".." in slug:
+        raise Invalid("repository", "must be OWNER/SLUG in lower-case letters, digits, dots, hyphens and underscores.")
+    return owner, slug

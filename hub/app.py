@@ -1,0 +1,61 @@
+"""The composition root: open the services, put the hub together."""
+
+from __future__ import annotations
+
+from flask import Flask, Response
+from sqlalchemy.orm import sessionmaker
+
+from hub.models.base import db, driver_url
+from hub.services import Services
+from hub.settings import Settings, environment, from_env
+from hub.wire import errors, mpack, muse, transfer
+from hub.wire.codec import answer
+from hub.wire.context import Hub
+from hub.work import Work
+from storage import S3Settings, Store, open_store
+
+
+def create_app(settings: Settings | None = None, *, archive: Store | None = None, cache: Store | None = None) -> Flask:
+    """The hub as a WSGI application.
+
+    `settings` None: from the environment (SettingsError when it does not suffice). `archive` and `cache` replace the
+    S3 stores, in tests.
+    """
+    settings = settings or from_env(environment())
+    app = Flask("hub", static_folder=None)
+    app.config["SQLALCHEMY_DATABASE_URI"] = driver_url(settings.database_url)
+    app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {"pool_pre_ping": True, "pool_size": 10, "max_overflow": 10}
+    # A slash more or less is another path, not a redirect: the Muse client follows none.
+    app.url_map.strict_slashes = False
+    app.url_map.merge_slashes = False
+    db.init_app(app)
+    with app.app_context():
+        sessions = sessionmaker(db.engine, expire_on_commit=False)
+    services = Services(
+        settings=settings,
+        sessions=sessions,
+        archive=archive or open_store(_s3(settings), role="archive"),
+        cache=cache or open_store(_s3(settings), role="cache"),
+    )
+    app.extensions["packhouse"] = Hub(services, Work(services))
+    for blueprint in (muse.wire, mpack.wire, transfer.wire):
+        app.register_blueprint(blueprint)
+    app.add_url_rule("/health", view_func=health)
+    errors.register(app)
+    return app
+
+
+def health() -> Response:
+    """Answer while the process serves requests."""
+    return answer({"status": "ok"})
+
+
+def _s3(settings: Settings) -> S3Settings:
+    return S3Settings(
+        endpoint_url=settings.s3_endpoint_url,
+        public_endpoint_url=settings.s3_public_endpoint_url,
+        region=settings.s3_region,
+        bucket=settings.s3_bucket,
+        access_key=settings.s3_access_key,
+        secret_key=settings.s3_secret_key,
+    )

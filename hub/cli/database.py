@@ -1,0 +1,65 @@
+"""What the operator's commands share: one transaction, and the hub's errors as sentences with an exit status."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from sqlalchemy import create_engine
+from sqlalchemy.exc import OperationalError, ProgrammingError
+from sqlalchemy.orm import Session
+
+from hub.errors import HubError
+from hub.models.base import driver_url
+from hub.settings import SettingsError, environment
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+@contextmanager
+def transaction() -> Iterator[Session]:
+    """One transaction in the database named by DATABASE_URL.
+
+    Ends the program with a sentence and status 1 for what the hub refuses, and when the database does not answer.
+    """
+    database_url = environment().get("DATABASE_URL")
+    if not database_url:
+        raise SettingsError("DATABASE_URL must be set (see README, «Settings»)")
+    engine = create_engine(driver_url(database_url))
+    try:
+        with Session(engine, expire_on_commit=False) as session, session.begin():
+            yield session
+    except HubError as error:
+        fail(error.sentence)
+    except OperationalError:
+        fail("The database does not answer; is DATABASE_URL right, and the server up?")
+    except ProgrammingError:
+        fail("The database lacks the hub's tables; run `packhouse migrate`.")
+    finally:
+        engine.dispose()
+
+
+def fail(sentence: str) -> None:
+    """End the program with status 1."""
+    click.echo(f"Error: {sentence}", err=True)
+    sys.exit(1)
+
+
+def show(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+    """Print the rows: a JSON list for programs, a table for people."""
+    if as_json:
+        click.echo(json.dumps(list(rows), default=str))
+        return
+    if not rows:
+        click.echo("None.", err=True)
+        return
+    table = Table(*rows[0].keys())
+    for row in rows:
+        table.add_row(*("" if value is None else str(value) for value in row.values()))
+    Console().print(table)

@@ -1,0 +1,150 @@
+"""What a fetch gets: the prebuilt pack, one built for it, or the reason why it must wait."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NoReturn
+from uuid import UUID
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from hub.build import build_pack
+from hub.difference import difference, known_commits
+from hub.errors import FetchNotIndexed, NotReady, WorkFailed
+from hub.keys import cache_key
+from hub.models import Mpack
+from hub.models.history import branch_heads
+from hub.prebuild import cached_mpack
+from hub.services import Services
+from hub.work import INDEX, PREBUILD, Work
+from storage import AlreadyExists, NotFound
+from tasks.job import Job
+from tasks.queue import list_jobs
+from tasks.why import why
+
+RETRY_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A pack that lies in the cache store, and the branches when it was answered. No pack: nothing to send."""
+
+    mpack_id: str | None
+    size: int
+    tips: dict[str, str]
+
+
+def fetch_mpack(services: Services, work: Work, repository_id: UUID, want: list[str], have: list[str]) -> Fetched:
+    """The pack of all that `want` reaches and `have` doesn't; no `want` means all branches.
+
+    Raises Missing for an unknown want, NotReady while the index or the prebuilt pack is under way (a missing one is
+    queued), WorkFailed when a job it needs has failed for good.
+    """
+    with services.sessions() as session:
+        heads = branch_heads(session, repository_id)
+        wanted = known_commits(session, repository_id, want) if want else sorted(set(heads.values()))
+        if not wanted:
+            return Fetched(None, 0, {})
+        if not have:
+            hit = cached_mpack(session, repository_id, wanted)
+            if hit is not None and _is_stored(services, repository_id, hit[0]):
+                return Fetched(*hit, heads)
+            if set(wanted) == set(heads.values()):
+                _wait(services, work, session, repository_id)
+        try:
+            return _build(services, session, repository_id, wanted, have, heads)
+        except FetchNotIndexed:
+            _wait(services, work, session, repository_id)
+
+
+def _is_stored(services: Services, repository_id: UUID, mpack_id: str) -> bool:
+    try:
+        services.cache.head(cache_key(repository_id, mpack_id))
+    except NotFound:
+        return False
+    return True
+
+
+def _build(
+    services: Services, session: Session, repository_id: UUID, want: list[str], have: list[str], heads: dict[str, str]
+) -> Fetched:
+    contents = difference(session, repository_id, want, have)
+    if not contents.commits:
+        return Fetched(None, 0, heads)
+    with tempfile.TemporaryFile() as file:
+        summary = build_pack(session, services.archive, repository_id, contents, file)
+        file.seek(0)
+        with suppress(AlreadyExists):
+            services.cache.put(cache_key(repository_id, summary.mpack_id), file, if_absent=True)
+    return Fetched(summary.mpack_id, summary.size, heads)
+
+
+def _wait(services: Services, work: Work, session: Session, repository_id: UUID) -> NoReturn:
+    """Say why there is nothing to send yet: which jobs are waited for, or which one has failed."""
+    live = [*_live(session, repository_id, INDEX), *_live(session, repository_id, PREBUILD)]
+    if not live:
+        raise_failure(session, repository_id)
+        with services.sessions.begin() as writing:
+            heads = branch_heads(writing, repository_id)
+            work.enqueue_prebuild(writing, repository_id, sorted(set(heads.values())))
+        session.rollback()
+        live = _live(session, repository_id, PREBUILD)
+    raise NotReady(
+        "The pack of this repository is being prepared; try again in a moment.",
+        retry_after=RETRY_SECONDS,
+        why=[reason for job in live for reason in _reasons(session, job)],
+    )
+
+
+def raise_failure(session: Session, repository_id: UUID) -> None:
+    """Raise WorkFailed when a pack has no index and its job has ended, or the last prebuild failed on a full index.
+
+    To be called when no job is under way. A prebuild that failed for want of an index which is there by now is no
+    failure: it is run again.
+    """
+    packs = session.execute(
+        select(Mpack.state, Mpack.indexed_at).where(Mpack.repository_id == repository_id, Mpack.state != "staged")
+    ).all()
+    if any(indexed_at is None for _, indexed_at in packs):
+        failed = _ended(session, repository_id, INDEX)
+        if failed:
+            raise WorkFailed(_sentence(failed[0]), job_id=str(failed[0].job_id))
+    prebuilds = list_jobs(session, task=PREBUILD, scope=str(repository_id), limit=1)
+    latest_index = max((indexed_at for _, indexed_at in packs if indexed_at is not None), default=None)
+    for job in prebuilds:
+        broken = job.status in ("failed", "quarantined")
+        if broken and job.started_at is not None and latest_index is not None and job.started_at > latest_index:
+            raise WorkFailed(_sentence(job), job_id=str(job.job_id))
+
+
+def _sentence(job: Job) -> str:
+    return (
+        f"The job {job.task} of this repository has {job.status} ({job.last_error_code}); the operator can look at it."
+    )
+
+
+def _live(session: Session, repository_id: UUID, task: str) -> list[Job]:
+    scope = str(repository_id)
+    return [
+        job
+        for status in ("running", "pending")
+        for job in list_jobs(session, task=task, scope=scope, status=status, limit=20)
+    ]
+
+
+def _ended(session: Session, repository_id: UUID, task: str) -> list[Job]:
+    scope = str(repository_id)
+    return [
+        job
+        for status in ("quarantined", "failed", "cancelled")
+        for job in list_jobs(session, task=task, scope=scope, status=status, limit=1)
+    ]
+
+
+def _reasons(session: Session, job: Job) -> list[dict[str, str]]:
+    reasons = why(session, job.job_id)
+    sentence = reasons[0].sentence if reasons else "waits for a worker to claim it"
+    return [{"job_id": str(job.job_id), "task": job.task, "status": job.status, "sentence": sentence}]

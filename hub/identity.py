@@ -1,0 +1,45 @@
+"""What a repository takes over from the first pushes: the client's repository id, the domain, the default branch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import msgpack
+
+from hub.models import Repository
+from hub.records import Commit
+
+DOMAIN = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+
+
+def learn(repository: Repository, branch: str, commits: Sequence[Commit]) -> None:
+    """Set what the repository does not know yet.
+
+    - `muse_repo_id`: that of the first pushed root commit, when it is a UUID, so that source and clones agree.
+    - `domain`: what a commit's `structured_delta` says; an unknown one would make the client's later commands crash.
+    - `default_branch`: the first pushed branch whose name has no slash (the Muse client can't clone another).
+    """
+    if repository.default_branch is None and "/" not in branch:
+        repository.default_branch = branch
+    for commit in commits:
+        if repository.muse_repo_id is not None and repository.domain != "code":
+            return
+        record: Mapping[str, Any] = msgpack.unpackb(commit.raw)
+        if repository.muse_repo_id is None and not commit.parents and _is_uuid(record.get("repo_id")):
+            repository.muse_repo_id = record["repo_id"]
+        delta = record.get("structured_delta")
+        domain = delta.get("domain") if isinstance(delta, Mapping) else None
+        if isinstance(domain, str) and DOMAIN.fullmatch(domain):
+            repository.domain = domain
+
+
+def _is_uuid(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        return str(UUID(value)) == value.lower()
+    except ValueError:
+        return False

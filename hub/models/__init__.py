@@ -1,0 +1,23 @@
+"""The hub's tables as Flask-SQLAlchemy models; query functions stand beside the models they read."""
+
+from hub.models.base import db
+from hub.models.history import Branch, Commit, Snapshot
+from hub.models.mpack import FetchMpackCache, Mpack, MpackIndex
+from hub.models.principal import Principal, Token
+from hub.models.push import Push
+from hub.models.repository import Membership, Repository
+
+__all__ = [
+    "Branch",
+    "Commit",
+    "FetchMpackCache",
+    "Membership",
+    "Mpack",
+    "MpackIndex",
+    "Principal",
+    "Push",
+    "Repository",
+    "Snapshot",
+    "Token",
+    "db",
+]

@@ -1,0 +1,43 @@
+"""The declarative base, and how a 64-digit id lies in a column."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flask_sqlalchemy import SQLAlchemy
+from sqlalchemy import LargeBinary, MetaData
+from sqlalchemy.engine import Dialect
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.types import TypeDecorator
+
+
+class Base(DeclarativeBase):
+    """What Flask-SQLAlchemy builds `db.Model` from."""
+
+
+db = SQLAlchemy(model_class=Base, metadata=MetaData(schema="hub"))
+
+if TYPE_CHECKING:
+    Model = Base
+else:
+    Model = db.Model
+
+
+class Digest(TypeDecorator[str]):
+    """A SHA-256 id: 64 lower-case hex digits in Python, 32 bytes in the column."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, _dialect: Dialect) -> bytes | None:
+        """Hex to bytes."""
+        return None if value is None else bytes.fromhex(value)
+
+    def process_result_value(self, value: Any, _dialect: Dialect) -> str | None:
+        """Bytes to hex."""
+        return None if value is None else bytes(value).hex()
+
+
+def driver_url(database_url: str) -> str:
+    """A libpq URL as SQLAlchemy says it for psycopg 3."""
+    return f"postgresql+psycopg://{database_url.partition('://')[2]}"

@@ -1,0 +1,243 @@
+"""The straight line of a push: a verified pack becomes bytes in the archive, then rows and jobs in one transaction.
+
+Both transports end here. Everything is checked twice by the same function: before the bytes are stored, so that a
+refused push leaves nothing behind, and again under the repository's lock, since another push may have come between.
+A push that loses between the two leaves stored bytes that no row names: garbage, never a wrong repository.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import BinaryIO
+from uuid import UUID, uuid4
+
+from sqlalchemy import select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.orm import Session
+
+from hub import history, identity
+from hub.auth import Caller
+from hub.errors import Conflict, Invalid
+from hub.held import adopt_staged
+from hub.keys import archive_key
+from hub.models import Commit as CommitRow
+from hub.models import Mpack, Push, Snapshot
+from hub.models.history import branch_heads, move_branch
+from hub.models.repository import lock_repository
+from hub.pack.format import Kind
+from hub.pack.reader import PackReader
+from hub.records import Commit, check_branch, encode_manifest
+from hub.services import Services
+from hub.work import Work
+from storage import AlreadyExists
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A condition on the branch's present head; None: the branch must not exist."""
+
+    expected_head: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One push, verified on its own: what its pack holds and where the branch shall go."""
+
+    branch: str
+    tip: str
+    force: bool
+    lease: Lease | None
+    pack: PackReader
+    file: BinaryIO
+    mpack_id: str
+    size: int
+    commits: list[Commit]
+    snapshot_ids: set[str]
+    named_objects: set[str]
+    """Every object that a snapshot of the pack names."""
+    object_ids: list[str]
+    """Every object that lies in the pack."""
+
+
+def read_incoming(
+    pack: PackReader,
+    file: BinaryIO,
+    *,
+    mpack_id: str,
+    size: int,
+    branch: str,
+    force: bool = False,
+    lease: Lease | None = None,
+    head: str | None = None,
+) -> Incoming:
+    """The push that a verified pack makes. `head`: the new head as the client says it; None: it says nothing.
+
+    Raises Invalid for a bad branch name, for a pack that doesn't lead to one newest commit, or to another than `head`.
+    """
+    check_branch(branch)
+    commits = list(pack.commits())
+    tip = history.only_tip(commits)
+    if head is not None and head != tip:
+        raise Invalid("head", "must be the newest commit of the pack.")
+    named: set[str] = set()
+    snapshot_ids: set[str] = set()
+    for snapshot in pack.snapshots():
+        snapshot_ids.add(snapshot.snapshot_id)
+        named.update(snapshot.manifest.values())
+    return Incoming(
+        branch=branch,
+        tip=tip,
+        force=force,
+        lease=lease,
+        pack=pack,
+        file=file,
+        mpack_id=mpack_id,
+        size=size,
+        commits=commits,
+        snapshot_ids=snapshot_ids,
+        named_objects=named,
+        object_ids=[entry.entity_id for entry in pack.entries if entry.kind is Kind.OBJECT],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What a push has done: the branch moved, the bytes durable, the jobs queued."""
+
+    push_id: UUID
+    branch_heads: dict[str, str]
+    job_ids: list[UUID]
+
+
+def receive(services: Services, work: Work, caller: Caller, repository_id: UUID, incoming: Incoming) -> Receipt:
+    """Take in a push.
+
+    Raises Invalid (closure, branch name), Conflict (not a fast-forward, lease, race lost) and storage's Unavailable;
+    then no row is written and no job queued.
+    """
+    with services.sessions() as session:
+        _check(session, repository_id, incoming)
+    incoming.file.seek(0)
+    with suppress(AlreadyExists):
+        services.archive.put(
+            archive_key(repository_id, incoming.mpack_id), incoming.file, if_absent=True, sha256=incoming.mpack_id
+        )
+    with services.sessions.begin() as session:
+        repository = lock_repository(session, repository_id)
+        old_head = _check(session, repository_id, incoming)
+        if old_head == incoming.tip and (earlier := _last_push(session, repository_id, incoming)):
+            return Receipt(earlier.push_id, branch_heads(session, repository_id), earlier.job_ids)
+        _write_history(session, repository_id, incoming)
+        mpack_ids = _write_mpacks(session, repository_id, incoming)
+        move_branch(session, repository_id, incoming.branch, incoming.tip)
+        identity.learn(repository, incoming.branch, incoming.commits)
+        heads = branch_heads(session, repository_id)
+        jobs = work.enqueue_push(
+            session, repository_id, mpack_ids, branch=incoming.branch, head=incoming.tip, tips=list(heads.values())
+        )
+        push = Push(
+            push_id=uuid4(),
+            repository_id=repository_id,
+            principal_id=caller.principal_id,
+            branch=incoming.branch,
+            old_head_commit_id=old_head,
+            new_head_commit_id=incoming.tip,
+            forced=incoming.force,
+            mpack_ids=mpack_ids,
+            job_ids=jobs,
+        )
+        session.add(push)
+        return Receipt(push.push_id, heads, jobs)
+
+
+def _check(session: Session, repository_id: UUID, incoming: Incoming) -> str | None:
+    """Raise for whatever forbids the push now; the branch's present head."""
+    heads = branch_heads(session, repository_id)
+    old_head = heads.get(incoming.branch)
+    if incoming.lease and old_head not in (incoming.lease.expected_head, incoming.tip):
+        raise Conflict(f"Branch {incoming.branch} is not where the push expects it; pull first.")
+    for name in heads:
+        if name.startswith(f"{incoming.branch}/") or incoming.branch.startswith(f"{name}/"):
+            raise Invalid(
+                "branch", f"can't be {incoming.branch}, as there is a branch {name}: one is the other's folder."
+            )
+    history.parent_generations(session, repository_id, incoming.commits)
+    history.require_snapshots(session, repository_id, incoming.commits, incoming.snapshot_ids)
+    history.require_objects(session, repository_id, incoming.named_objects, set(incoming.object_ids))
+    if old_head is None or incoming.force:
+        return old_head
+    if not history.is_fast_forward(session, repository_id, old_head, incoming.tip, incoming.commits):
+        raise Conflict(f"Branch {incoming.branch} has moved on: the push is not a fast-forward. Pull first, or force.")
+    return old_head
+
+
+def _last_push(session: Session, repository_id: UUID, incoming: Incoming) -> Push | None:
+    return session.scalars(
+        select(Push)
+        .where(
+            Push.repository_id == repository_id,
+            Push.branch == incoming.branch,
+            Push.new_head_commit_id == incoming.tip,
+        )
+        .order_by(Push.created_at.desc())
+        .limit(1)
+    ).one_or_none()
+
+
+def _write_history(session: Session, repository_id: UUID, incoming: Incoming) -> None:
+    """Snapshots, then commits, parents first. First write wins: what is there already has the same id."""
+    statement = insert(Snapshot).on_conflict_do_nothing()
+    snapshots = incoming.pack.snapshots()
+    while some := list(islice(snapshots, 64)):
+        session.execute(
+            statement,
+            [
+                {
+                    "repository_id": repository_id,
+                    "snapshot_id": snapshot.snapshot_id,
+                    "manifest": encode_manifest(snapshot.manifest),
+                    "created_at": snapshot.created_at,
+                }
+                for snapshot in some
+            ],
+        )
+    known = history.parent_generations(session, repository_id, incoming.commits)
+    rows = [
+        {
+            "repository_id": repository_id,
+            "commit_id": commit.commit_id,
+            "snapshot_id": commit.snapshot_id,
+            "parent_commit_id": commit.parents[0] if commit.parents else None,
+            "parent2_commit_id": commit.parents[1] if len(commit.parents) > 1 else None,
+            "generation": generation,
+            "author": commit.author,
+            "message": commit.message,
+            "committed_at": datetime.fromisoformat(commit.committed_at),
+            "record": commit.raw,
+        }
+        for commit, generation in history.in_order(incoming.commits, known)
+    ]
+    session.execute(insert(CommitRow).on_conflict_do_nothing(), rows)
+
+
+def _write_mpacks(session: Session, repository_id: UUID, incoming: Incoming) -> list[str]:
+    """The pushed pack becomes live, and with it the staged ones that its snapshots need; all their ids."""
+    statement = insert(Mpack).values(
+        repository_id=repository_id,
+        mpack_id=incoming.mpack_id,
+        state="live",
+        size=incoming.size,
+        object_ids=incoming.object_ids,
+    )
+    session.execute(
+        statement.on_conflict_do_update(
+            index_elements=[Mpack.repository_id, Mpack.mpack_id],
+            set_={"state": "live"},
+            where=Mpack.state == "staged",
+        )
+    )
+    adopted = adopt_staged(session, repository_id, incoming.named_objects)
+    return [incoming.mpack_id, *(mpack_id for mpack_id in adopted if mpack_id != incoming.mpack_id)]

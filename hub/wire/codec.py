@@ -1,0 +1,107 @@
+"""What goes over the wire: msgpack for callers that accept it, else JSON; bodies read under a cap."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import IO, Any
+
+import msgpack
+from flask import Response, request
+
+from hub.errors import Invalid, TooLarge
+from hub.manifest import check_id
+
+MSGPACK = "application/x-msgpack"
+JSON = "application/json"
+CHUNK_BYTES = 256 * 1024
+SMALL_BYTES = 16 * 1024 * 1024
+"""Cap of a request that lists ids: a `/fetch` may name every commit of the client, 66 bytes each."""
+
+
+class CappedStream:
+    """The request's body; raises TooLarge when more than `limit` bytes come."""
+
+    def __init__(self, stream: IO[bytes], limit: int) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._left = limit
+
+    def read(self, size: int = CHUNK_BYTES, /) -> bytes:
+        """Up to `size` bytes; none at the end only."""
+        chunk = self._stream.read(min(size, self._left + 1))
+        self._left -= len(chunk)
+        if self._left < 0:
+            raise TooLarge(f"The body is larger than {self._limit} bytes; send it in smaller parts.")
+        return chunk
+
+
+def body(limit: int) -> CappedStream:
+    """The request's body, at most `limit` bytes. Raises TooLarge at once when its Content-Length says more."""
+    if request.content_length is not None and request.content_length > limit:
+        raise TooLarge(f"The body has {request.content_length} bytes, allowed are {limit}; send it in smaller parts.")
+    return CappedStream(request.stream, limit)
+
+
+def accepts_msgpack() -> bool:
+    """Whether the caller reads msgpack. The Muse client says so, and reads nothing else."""
+    return MSGPACK in request.headers.get("Accept", "")
+
+
+def answer(data: Mapping[str, Any], status: int = 200) -> Response:
+    """`data` as the caller reads it."""
+    if accepts_msgpack():
+        return Response(msgpack.packb(data, use_bin_type=True), status, content_type=MSGPACK)
+    return Response(json.dumps(data) + "\n", status, content_type=JSON)
+
+
+def read_map(limit: int = SMALL_BYTES) -> dict[str, Any]:
+    """The request's body as a map with text keys: msgpack or JSON, by its Content-Type.
+
+    Raises Invalid for anything else and TooLarge above `limit` bytes.
+    """
+    stream = body(limit)
+    chunks = []
+    while chunk := stream.read():
+        chunks.append(chunk)
+    raw = b"".join(chunks)
+    try:
+        data = json.loads(raw) if request.mimetype == JSON else msgpack.unpackb(raw, raw=False)
+    except (ValueError, RecursionError, msgpack.UnpackException) as error:
+        kind = "JSON" if request.mimetype == JSON else "msgpack"
+        raise Invalid("body", f"must be one {kind} map ({type(error).__name__}).") from None
+    if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
+        raise Invalid("body", "must be a map with text keys.")
+    return data
+
+
+def take_ids(data: Mapping[str, Any], field: str) -> list[str]:
+    """A list of ids, each 64 lower-case hex digits; empty when the field is absent."""
+    value = data.get(field, [])
+    if not isinstance(value, list):
+        raise Invalid(field, "must be a list of ids.")
+    return [check_id(item, f"{field}[{place}]") for place, item in enumerate(value)]
+
+
+def take_text(data: Mapping[str, Any], field: str) -> str:
+    """A text field that must be there."""
+    value = data.get(field)
+    if not isinstance(value, str):
+        raise Invalid(field, "must be text.")
+    return value
+
+
+def take_flag(data: Mapping[str, Any], field: str) -> bool:
+    """A yes/no field; False when it is absent."""
+    value = data.get(field, False)
+    if not isinstance(value, bool):
+        raise Invalid(field, "must be true or false.")
+    return value
+
+
+def take_count(data: Mapping[str, Any], field: str) -> int:
+    """A whole number above zero."""
+    value = data.get(field)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise Invalid(field, "must be a whole number above 0.")
+    return value

@@ -1,0 +1,59 @@
+"""What a route works with: the hub's parts, the caller, the repository of the URL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+from uuid import UUID
+
+from flask import current_app, request
+
+from hub.auth import Caller, Right, authenticate, open_repository
+from hub.errors import Unauthenticated
+from hub.services import Services
+from hub.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """The parts of the running hub."""
+
+    services: Services
+    work: Work
+
+
+def hub() -> Hub:
+    """The parts of the hub that this request runs in."""
+    return cast("Hub", current_app.extensions["packhouse"])
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The repository that the URL names, for a caller who may do what the route does."""
+
+    repository_id: UUID
+    caller: Caller | None
+    default_branch: str | None
+    repo_id: str
+    domain: str
+
+    @property
+    def pusher(self) -> Caller:
+        """The caller, who is known: writing needs a token."""
+        if self.caller is None:
+            raise Unauthenticated("A token is needed to write.")
+        return self.caller
+
+
+def opened(owner: str, slug: str, need: Right) -> Opened:
+    """Who is asking, and may they: before a byte of the body is decoded. Raises Unauthenticated, Forbidden, Missing."""
+    with hub().services.sessions() as session:
+        caller = authenticate(session, request.headers.get("Authorization"))
+        repository = open_repository(session, caller, owner, slug, need)
+        return Opened(
+            repository_id=repository.repository_id,
+            caller=caller,
+            default_branch=repository.default_branch,
+            repo_id=repository.muse_repo_id or str(repository.repository_id),
+            domain=repository.domain,
+        )

@@ -1,0 +1,114 @@
+"""Part A: what the unmodified Muse client speaks. Every 2xx answer to it is msgpack, and no path redirects."""
+
+from __future__ import annotations
+
+import tempfile
+
+from flask import Blueprint, Response
+
+from hub.auth import Right
+from hub.errors import Invalid
+from hub.held import held_objects
+from hub.models.history import branch_heads, generations, head_snapshots
+from hub.pack.reader import FileSource, PackReader
+from hub.push import read_incoming, receive
+from hub.staging import stage_objects
+from hub.wire import bundle, pull
+from hub.wire.codec import MSGPACK, answer, body, read_map, take_ids
+from hub.wire.context import hub, opened
+
+wire = Blueprint("muse", __name__, url_prefix="/<owner>/<slug>")
+NEGOTIATE_IDS = 256
+
+
+@wire.get("/refs")
+def refs(owner: str, slug: str) -> Response:
+    """Branches and their heads, the default first: a clone without it takes the first one."""
+    repository = opened(owner, slug, Right.READ)
+    with hub().services.sessions() as session:
+        heads = branch_heads(session, repository.repository_id)
+        trees = head_snapshots(session, repository.repository_id)
+    default = repository.default_branch or "main"
+    ordered = {name: heads[name] for name in sorted(heads, key=lambda name: (name != default, name))}
+    return answer(
+        {
+            "repo_id": repository.repo_id,
+            "domain": repository.domain,
+            "default_branch": default,
+            "branch_heads": ordered,
+            "snapshots": trees,
+        }
+    )
+
+
+@wire.post("/filter-objects")
+def filter_objects(owner: str, slug: str) -> Response:
+    """Which of these objects the repository lacks."""
+    repository = opened(owner, slug, Right.WRITE)
+    object_ids = take_ids(read_map(hub().services.settings.max_body_bytes), "object_ids")
+    with hub().services.sessions() as session:
+        held = held_objects(session, repository.repository_id, object_ids)
+    return answer({"missing": [object_id for object_id in object_ids if object_id not in held]})
+
+
+@wire.post("/presign")
+def presign(owner: str, slug: str) -> Response:
+    """Where large objects go: inline, all of them. The client sends them with `push/objects`."""
+    opened(owner, slug, Right.WRITE)
+    return answer({"presigned": {}, "inline": take_ids(read_map(), "object_ids")})
+
+
+@wire.post("/push/objects")
+def push_objects(owner: str, slug: str) -> Response:
+    """Store objects for a push to come. Order and batches carry no meaning; a repeat changes nothing."""
+    repository = opened(owner, slug, Right.WRITE)
+    settings = hub().services.settings
+    objects = bundle.read_objects(body(settings.max_body_bytes), settings.max_object_bytes)
+    staged = stage_objects(hub().services, repository.repository_id, objects)
+    return answer({"stored": staged.stored, "skipped": staged.skipped})
+
+
+@wire.post("/push")
+def push(owner: str, slug: str) -> Response:
+    """Take in commits and snapshots whose objects are here, and move the branch."""
+    repository = opened(owner, slug, Right.WRITE)
+    services = hub().services
+    with tempfile.TemporaryFile() as file:
+        request = bundle.read_push(body(services.settings.max_bundle_bytes), file)
+        incoming = read_incoming(
+            PackReader.open(FileSource(file)),
+            file,
+            mpack_id=request.summary.mpack_id,
+            size=request.summary.size,
+            branch=request.branch,
+            force=request.force,
+        )
+        receipt = receive(services, hub().work, repository.pusher, repository.repository_id, incoming)
+    message = f"{incoming.branch} is now {incoming.tip[:12]}."
+    return answer({"ok": True, "message": message, "branch_heads": receipt.branch_heads})
+
+
+@wire.post("/negotiate")
+def negotiate(owner: str, slug: str) -> Response:
+    """Which of the client's commits are known here, and whether they suffice for a small `fetch`."""
+    repository = opened(owner, slug, Right.READ)
+    data = read_map()
+    want, have = take_ids(data, "want"), take_ids(data, "have")
+    if len(have) > NEGOTIATE_IDS:
+        raise Invalid("have", f"must have at most {NEGOTIATE_IDS} ids a round.")
+    with hub().services.sessions() as session:
+        known = generations(session, repository.repository_id, have)
+        ack = [commit_id for commit_id in have if commit_id in known]
+        ready = pull.is_ready(session, repository.repository_id, want, ack)
+    common = max(ack, key=lambda commit_id: known[commit_id], default=None)
+    return answer({"ack": ack, "common_base": common, "ready": ready})
+
+
+@wire.post("/fetch")
+def fetch(owner: str, slug: str) -> Response:
+    """All that `want` reaches and `have` doesn't, in one answer."""
+    repository = opened(owner, slug, Right.READ)
+    data = read_map()
+    want, have = take_ids(data, "want"), take_ids(data, "have")
+    plan = pull.plan_fetch(hub().services, repository.repository_id, want, have)
+    return Response(plan.chunks(), content_type=MSGPACK)

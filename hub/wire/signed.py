@@ -1,0 +1,70 @@
+"""The hub's own upload and download URLs, for where the store hands out none: signed, expiring, for one pack each."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from flask import request
+from itsdangerous import BadSignature, URLSafeTimedSerializer
+
+from hub.errors import Missing
+from hub.keys import cache_key, staging_key
+from hub.settings import Settings
+from hub.wire.context import hub
+from storage import Upload
+
+UPLOAD = "upload"
+DOWNLOAD = "download"
+
+
+def upload_to(repository_id: UUID, mpack_id: str, size: int) -> Upload:
+    """Where the client puts the pack: straight into the store where that can be presigned, else here."""
+    services = hub().services
+    expires = timedelta(seconds=services.settings.upload_seconds)
+    if services.settings.presign:
+        presigned = services.archive.presign_put(staging_key(repository_id, mpack_id), expires=expires)
+        if presigned is not None:
+            return presigned
+    token = _serializer(services.settings, UPLOAD).dumps([str(repository_id), mpack_id, size])
+    return Upload("PUT", f"{request.host_url}-/uploads/{token}", {}, datetime.now(UTC) + expires)
+
+
+def download_from(repository_id: UUID, mpack_id: str) -> Upload:
+    """Where the client gets a pack of the cache: straight from the store, else here."""
+    services = hub().services
+    expires = timedelta(seconds=services.settings.download_seconds)
+    if services.settings.presign:
+        presigned = services.cache.presign_get(cache_key(repository_id, mpack_id), expires=expires)
+        if presigned is not None:
+            return presigned
+    token = _serializer(services.settings, DOWNLOAD).dumps([str(repository_id), mpack_id])
+    return Upload("GET", f"{request.host_url}-/downloads/{token}", {}, datetime.now(UTC) + expires)
+
+
+def read_upload(token: str) -> tuple[UUID, str, int]:
+    """(repository, pack, size) that an upload URL is for. Raises Missing for a forged or expired one."""
+    settings = hub().services.settings
+    repository_id, mpack_id, size = _load(token, UPLOAD, settings.upload_seconds)
+    return UUID(repository_id), str(mpack_id), int(size)
+
+
+def read_download(token: str) -> tuple[UUID, str]:
+    """(repository, pack) that a download URL is for. Raises Missing for a forged or expired one."""
+    settings = hub().services.settings
+    repository_id, mpack_id = _load(token, DOWNLOAD, settings.download_seconds)
+    return UUID(repository_id), str(mpack_id)
+
+
+def _serializer(settings: Settings, purpose: str) -> URLSafeTimedSerializer:
+    return URLSafeTimedSerializer(settings.secret_key, salt=f"packhouse.{purpose}")
+
+
+def _load(token: str, purpose: str, seconds: int) -> list[Any]:
+    settings = hub().services.settings
+    try:
+        loaded: list[Any] = _serializer(settings, purpose).loads(token, max_age=seconds)
+    except BadSignature:
+        raise Missing("This URL is not valid, or not any more; ask for a new one.") from None
+    return loaded

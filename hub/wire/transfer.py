@@ -1,0 +1,74 @@
+"""Packs through the hub itself, for where the store hands out no URL that clients can reach."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator
+
+from flask import Blueprint, Response, request
+
+from hub.errors import Invalid, Missing
+from hub.keys import cache_key, staging_key
+from hub.wire.codec import CHUNK_BYTES, answer, body
+from hub.wire.context import hub
+from hub.wire.signed import read_download, read_upload
+from storage import NotFound, Store
+
+wire = Blueprint("transfer", __name__, url_prefix="/-")
+RANGE = re.compile(r"bytes=(\d+)-(\d*)")
+PIECE_BYTES = 4 * 1024 * 1024
+
+
+@wire.put("/uploads/<token>")
+def upload(token: str) -> Response:
+    """Take the pack that this URL is for. The URL is the permission; the bytes are verified at the push."""
+    repository_id, mpack_id, size = read_upload(token)
+    stream = body(size)
+    with tempfile.TemporaryFile() as file:
+        while chunk := stream.read(CHUNK_BYTES):
+            file.write(chunk)
+        if file.tell() != size:
+            raise Invalid("body", f"has {file.tell()} bytes, announced were {size}.")
+        file.seek(0)
+        hub().services.archive.put(staging_key(repository_id, mpack_id), file, sha256=mpack_id)
+    return answer({"size": size})
+
+
+@wire.get("/downloads/<token>")
+def download(token: str) -> Response:
+    """Send the pack that this URL is for, whole or from a byte on."""
+    repository_id, mpack_id = read_download(token)
+    store, key = hub().services.cache, cache_key(repository_id, mpack_id)
+    try:
+        size = store.head(key).size
+    except NotFound:
+        raise Missing("This pack is not here any more; ask for a new URL.") from None
+    first, last = _range(size)
+    headers = {"Accept-Ranges": "bytes", "Content-Length": str(last - first + 1), "ETag": f'"{mpack_id}"'}
+    if request.headers.get("Range") is None:
+        return Response(_whole(store, key), 200, headers, content_type="application/octet-stream")
+    headers["Content-Range"] = f"bytes {first}-{last}/{size}"
+    return Response(_pieces(store, key, first, last), 206, headers, content_type="application/octet-stream")
+
+
+def _range(size: int) -> tuple[int, int]:
+    """First and last byte that are asked for."""
+    asked = request.headers.get("Range")
+    if asked is None:
+        return 0, size - 1
+    match = RANGE.fullmatch(asked)
+    first, last = (int(match[1]), int(match[2] or size - 1)) if match else (size, size)
+    if first >= size or last < first:
+        raise Invalid("Range", f"must be bytes=FIRST- or bytes=FIRST-LAST within {size} bytes.")
+    return first, min(last, size - 1)
+
+
+def _whole(store: Store, key: str) -> Iterator[bytes]:
+    with store.get(key) as found:
+        yield from found
+
+
+def _pieces(store: Store, key: str, first: int, last: int) -> Iterator[bytes]:
+    for start in range(first, last + 1, PIECE_BYTES):
+        yield store.get_range(key, start, min(PIECE_BYTES, last + 1 - start))
