@@ -56,7 +56,7 @@ class FaultyStore(Store):
         hook: Hook = _no_hook,
     ) -> None:
         self._store = store
-        self._random = random.Random(seed)
+        self._random = random.Random(seed)  # noqa: S311  (repeatable, not secret)
         self._rate = rate
         self._script: dict[str, deque[Fault | None]] = defaultdict(deque)
         for op, fault in script:
@@ -83,17 +83,15 @@ class FaultyStore(Store):
         result = call()
         try:
             self._hook(op, key, "after")
-            if fault is Fault.ANSWER_LOST:
-                raise Unavailable(key, f"{op} was done, its answer timed out on purpose")
         except BaseException:
-            if isinstance(result, Body):
-                result.close()
+            _close(result)
             raise
+        if fault is Fault.ANSWER_LOST:
+            _close(result)
+            raise Unavailable(key, f"{op} was done, its answer timed out on purpose")
         return breaks(result) if breaks and fault is Fault.BROKEN_OFF else result
 
-    def put(
-        self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None
-    ) -> Stat:
+    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> Stat:
         return self._run("put", key, lambda: self._store.put(key, body, if_absent=if_absent, sha256=sha256))
 
     def get(self, key: str) -> Body:
@@ -122,6 +120,11 @@ class FaultyStore(Store):
         signed = self._store.presign_put(key, expires=expires)
         self._hook("presign_put", key, "after")
         return signed
+
+
+def _close(result: object) -> None:
+    if isinstance(result, Body):
+        result.close()
 
 
 class _BrokenSource:

@@ -45,9 +45,7 @@ class MemoryStore(Store):
         self._writes = 0
         self._lock = threading.Lock()
 
-    def put(
-        self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None
-    ) -> Stat:
+    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> Stat:
         check_key(key)
         # Read before the lock is taken: a slow body must not hold up the other threads.
         reader = io.BytesIO(body) if isinstance(body, bytes) else body
@@ -109,10 +107,10 @@ class MemoryStore(Store):
             yield from page
             after = page[-1].key
 
-    def presign_get(self, key: str, *, expires: timedelta) -> Upload | None:
+    def presign_get(self, key: str, *, expires: timedelta) -> Upload | None:  # noqa: ARG002  (the interface)
         check_key(key)
         return None
 
-    def presign_put(self, key: str, *, expires: timedelta) -> Upload | None:
+    def presign_put(self, key: str, *, expires: timedelta) -> Upload | None:  # noqa: ARG002  (the interface)
         check_key(key)
         return None

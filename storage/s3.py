@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import boto3.session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, FlexibleChecksumError, HTTPClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectionError,  # noqa: A004  (the name in botocore)
+    FlexibleChecksumError,
+    HTTPClientError,
+    IncompleteReadError,
+)
 
 from storage.errors import AlreadyExists, DigestMismatch, NotFound, OutOfRange, StorageError, Unavailable
 from storage.keys import check_key, check_prefix
@@ -94,9 +101,7 @@ class S3Store(Store):
             # Another process was quicker, or the name is somebody else's: then this answers 403.
             self._client.head_bucket(Bucket=self._bucket)
 
-    def put(
-        self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None
-    ) -> Stat:
+    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> Stat:
         check_key(key)
         reader = io.BytesIO(body) if isinstance(body, bytes) else body
         condition: dict[str, Literal["*"]] = {"IfNoneMatch": "*"} if if_absent else {}
@@ -115,8 +120,7 @@ class S3Store(Store):
 
     def _put_whole(self, key: str, content: bytes, sha256: str | None, condition: dict[str, Any]) -> None:
         digest = hashlib.sha256(content)
-        if sha256 is not None and digest.hexdigest() != sha256:
-            raise DigestMismatch(key)
+        _check_digest(key, digest.hexdigest(), sha256)
         with _mapped(key):
             self._client.put_object(
                 Bucket=self._bucket,
@@ -127,9 +131,7 @@ class S3Store(Store):
                 **condition,
             )
 
-    def _put_parts(
-        self, key: str, first: bytes, reader: Reader, sha256: str | None, condition: dict[str, Any]
-    ) -> None:
+    def _put_parts(self, key: str, first: bytes, reader: Reader, sha256: str | None, condition: dict[str, Any]) -> None:
         if condition and self._holds(key):
             raise AlreadyExists(key)  # now, rather than after all the parts
         with _mapped(key):
@@ -140,15 +142,8 @@ class S3Store(Store):
                 ChecksumAlgorithm="CRC32",
             )["UploadId"]
         try:
-            digest = hashlib.sha256()
-            parts: list[CompletedPartTypeDef] = []
-            content = first
-            while content:
-                digest.update(content)
-                parts.append(self._put_part(key, upload_id, len(parts) + 1, content))
-                content = read_up_to(reader, PART_BYTES)
-            if sha256 is not None and digest.hexdigest() != sha256:
-                raise DigestMismatch(key)
+            parts, digest = self._send_parts(key, upload_id, first, reader)
+            _check_digest(key, digest, sha256)
             with _mapped(key):
                 self._client.complete_multipart_upload(
                     Bucket=self._bucket,
@@ -161,7 +156,20 @@ class S3Store(Store):
             self._abort(key, upload_id, error)
             raise
 
-    def _put_part(self, key: str, upload_id: str, number: int, content: bytes) -> CompletedPartTypeDef:
+    def _send_parts(
+        self, key: str, upload_id: str, first: bytes, reader: Reader
+    ) -> tuple[list[CompletedPartTypeDef], str]:
+        """Send the rest of the body; return its parts and their SHA-256 together."""
+        digest = hashlib.sha256()
+        parts: list[CompletedPartTypeDef] = []
+        content = first
+        while content:
+            digest.update(content)
+            parts.append(self._send_part(key, upload_id, len(parts) + 1, content))
+            content = read_up_to(reader, PART_BYTES)
+        return parts, digest.hexdigest()
+
+    def _send_part(self, key: str, upload_id: str, number: int, content: bytes) -> CompletedPartTypeDef:
         checksum = b64encode(zlib.crc32(content).to_bytes(4, "big")).decode()
         with _mapped(key):
             answer = self._client.upload_part(
@@ -293,6 +301,11 @@ def _session() -> boto3.session.Session:
     return boto3.session.Session()
 
 
+def _check_digest(key: str, found: str, expected: str | None) -> None:
+    if expected is not None and found != expected:
+        raise DigestMismatch(key)
+
+
 class _Stream:
     """The body of an answer, with our errors."""
 
@@ -324,7 +337,7 @@ def _raise(key: str, error: BotoCoreError | ClientError) -> NoReturn:
     """Raise the error of ours that `error` means. What is not known is a plain StorageError, never «absent»."""
     if isinstance(error, FlexibleChecksumError):
         raise DigestMismatch(key, "the bytes that the store sent differ from its own checksum") from error
-    if isinstance(error, HTTPClientError):
+    if isinstance(error, (ConnectionError, HTTPClientError, IncompleteReadError)):
         raise Unavailable(key, f"the store did not answer ({type(error).__name__})") from error
     if not isinstance(error, ClientError):
         raise StorageError(key, f"the request could not be made ({type(error).__name__})") from error

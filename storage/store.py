@@ -119,14 +119,14 @@ class Store(Protocol):
     StorageError when it won't.
     """
 
-    def put(
-        self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None
-    ) -> Stat:
+    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> Stat:
         """Store `body`, read from where it stands to its end; visible all at once, or not at all on any error.
 
         `sha256` (64 lower-case hex digits) is compared with what was read before anything is visible:
-        DigestMismatch. With `if_absent` a taken key raises AlreadyExists. After an answer that got lost, that
-        may be our own doing; keys that are digests of the content make it a success.
+        DigestMismatch. With `if_absent` a taken key raises AlreadyExists, maybe before the body was read.
+        After an answer that got lost, that may be our own doing; keys that are digests of the content make it a
+        success. It is no lock: on SeaweedFS two large bodies that end at the same moment may both be told that
+        they won; one of them stays, whole.
         """
         ...
 
