@@ -209,5 +209,5 @@ def _is_success(refusal: Exception) -> bool:
 
 
 def _waited(held: Held) -> float:
-    claim = held.claim
-    return max(0.0, (claim.claimed_at - claim.created_at).total_seconds())
+    """Seconds since the job was due, as the database's clock has it."""
+    return max(0.0, (held.claim.claimed_at - held.claim.available_at).total_seconds())
