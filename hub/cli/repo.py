@@ -38,7 +38,7 @@ def list_(*, as_json: bool) -> None:
             select(Principal.name, Repository)
             .join(Principal, Principal.principal_id == Repository.owner_id)
             .order_by(Principal.name, Repository.slug)
-        ).tuples()
+        )
         rows = [
             {
                 "path": f"{owner}/{repository.slug}",

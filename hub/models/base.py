@@ -14,8 +14,10 @@ from sqlalchemy.types import TypeDecorator
 class Base(DeclarativeBase):
     """What Flask-SQLAlchemy builds `db.Model` from."""
 
+    metadata = MetaData(schema="hub")
 
-db = SQLAlchemy(model_class=Base, metadata=MetaData(schema="hub"))
+
+db = SQLAlchemy(model_class=Base)
 
 if TYPE_CHECKING:
     Model = Base

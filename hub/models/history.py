@@ -69,7 +69,7 @@ def branch_heads(session: Session, repository_id: UUID) -> dict[str, str]:
     rows = session.execute(
         select(Branch.name, Branch.head_commit_id).where(Branch.repository_id == repository_id).order_by(Branch.name)
     )
-    return dict(rows.tuples().all())
+    return dict(rows.all())
 
 
 def head_snapshots(session: Session, repository_id: UUID) -> dict[str, str]:
@@ -83,7 +83,7 @@ def head_snapshots(session: Session, repository_id: UUID) -> dict[str, str]:
         .where(Branch.repository_id == repository_id)
         .order_by(Branch.name)
     )
-    return dict(rows.tuples().all())
+    return dict(rows.all())
 
 
 def generations(session: Session, repository_id: UUID, commit_ids: Iterable[str]) -> dict[str, int]:
