@@ -1,0 +1,75 @@
+"""What the commands of the client have in common: their options, and how they tell results and errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+
+from hub.client.errors import ClientError, printable
+from hub.client.tree import Skipped
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+SHOWN_SKIPPED = 10
+
+
+def client_options(command: Command) -> Command:
+    """Add `--json`, `--quiet` and the token, which comes from the environment, out of sight of `ps`."""
+    for option in (
+        click.option("--token", envvar="PACKHOUSE_TOKEN", hidden=True),
+        click.option("-q", "--quiet", is_flag=True, help="Show errors only."),
+        click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object."),
+    ):
+        command = option(command)
+    return command
+
+
+@contextmanager
+def reported(*, as_json: bool) -> Iterator[dict[str, Any]]:
+    """Turn the outcome of a command into output and an exit code.
+
+    The block fills the dict with what is to be printed under `--json`; an error adds `error` and `message` to
+    it.
+    """
+    document: dict[str, Any] = {}
+    try:
+        yield document
+    except ClientError as error:
+        if as_json:
+            click.echo(json.dumps({"ok": False, **document, "error": error.code, "message": error.sentence}))
+        click.echo(f"Error: {error.sentence}", err=True)
+        raise click.exceptions.Exit(error.exit_code) from None
+    if as_json:
+        click.echo(json.dumps({"ok": True, **document}))
+
+
+def warn_skipped(skipped: Iterable[Skipped]) -> None:
+    """Say on stderr what was left out."""
+    lines = [f"left out: {printable(item.path)} ({item.reason})" for item in skipped]
+    for line in lines[:SHOWN_SKIPPED]:
+        click.echo(line, err=True)
+    if len(lines) > SHOWN_SKIPPED:
+        click.echo(f"left out: {len(lines) - SHOWN_SKIPPED} more (--json lists them all)", err=True)
+
+
+def skipped_list(skipped: Iterable[Skipped]) -> list[dict[str, str]]:
+    """List what was left out, for `--json`."""
+    return [{"path": item.path, "reason": item.reason} for item in skipped]
+
+
+def bytes_text(size: int) -> str:
+    """Say a number of bytes as a person would: `532 B`, `1.4 MB`."""
+    amount = float(size)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+def count_text(number: int, noun: str) -> str:
+    """Say a count: `1 file`, `1,000 files`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

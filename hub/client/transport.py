@@ -1,0 +1,189 @@
+"""The hub's HTTP interface as seen from a client: one method a call, checked values in and out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+from urllib.parse import quote
+
+from hub.client import answers
+from hub.client.address import check_link, check_token, parse_address
+from hub.client.answers import PackOffer, Presigned, Pushed, PushStatus, Refs, UploadLink
+from hub.client.errors import ClientError, LinkRefused, NoAnswer, NotReady, Refused, VerificationFailed
+from hub.client.http import Http
+from hub.client.patience import Patience, Timing
+from hub.client.progress import Progress, Silent
+from hub.client.transfer import Download, send_file
+
+IDS_PER_CALL = 20_000
+PUSH_READ_SECONDS = 900.0
+"""The hub verifies a whole pack before it answers a push."""
+LINKS_MAX = 3
+"""How many links one transfer may use up."""
+
+
+class Remote:
+    """One repository on a hub. A context manager; `close` ends its connections.
+
+    Every call may raise Refused (the hub's own sentence and status), NotReady (a Refused: the wait was longer
+    than `timing` allows) and Unreachable. Calls are repeated after a broken connection, 429, 502, 503 and
+    504, within `timing`. The token goes to the address of the repository only, never to a link, and into no
+    message.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timing: Timing | None = None,
+        progress: Progress | None = None,
+    ) -> None:
+        """Open nothing yet. Raises BadInput for an unusable address or a token that may not go there."""
+        self._address = parse_address(url)
+        self._token = check_token(self._address, token)
+        self._timing = timing or Timing()
+        self._progress = progress or Silent()
+        self._http = Http(self._timing)
+
+    @property
+    def url(self) -> str:
+        """The repository's address, without a trailing slash."""
+        return self._address.url
+
+    @property
+    def slug(self) -> str:
+        """The repository's name, the last part of its address."""
+        return self._address.slug
+
+    @property
+    def timing(self) -> Timing:
+        """How long calls wait."""
+        return self._timing
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close all connections."""
+        self.close()
+
+    def refs(self) -> Refs:
+        """Ask for the branches and their heads."""
+        return answers.parse_refs(self._call("GET", "refs"))
+
+    def filter_objects(self, object_ids: Iterable[str]) -> set[str]:
+        """Return those of `object_ids` that the repository does not hold."""
+        wanted = sorted(set(object_ids))
+        missing: set[str] = set()
+        for start in range(0, len(wanted), IDS_PER_CALL):
+            batch = wanted[start : start + IDS_PER_CALL]
+            missing |= answers.parse_missing(self._call("POST", "filter-objects", {"object_ids": batch}))
+        return missing.intersection(wanted)
+
+    def presign(self, mpack_id: str, size: int, branch: str, head: str) -> Presigned:
+        """Announce a pack of `size` bytes; the answer says where it is to be sent."""
+        asked = {"mpack_id": mpack_id, "size": size, "branch": branch, "head": head}
+        return answers.parse_presigned(self._call("POST", "push/mpack/presign", asked))
+
+    def upload(self, link: UploadLink, file: IO[bytes], size: int) -> None:
+        """Send the pack. Raises LinkRefused when the link has expired."""
+        check_link(self._address, link.url)
+        self._progress.begin("Uploading", size, "bytes")
+        send_file(self._http, link, file, size, self._patience(), self._progress)
+
+    def push(self, mpack_key: str, branch: str, head: str, *, expected_head: str | None, force: bool = False) -> Pushed:
+        """Move `branch` to `head`, a commit of the uploaded pack.
+
+        `expected_head` is the lease: what the branch must be at, None for «it must not exist». `force` allows
+        commits of the branch to be left behind; the lease holds for it too.
+        """
+        asked = {
+            "mpack_key": mpack_key,
+            "branch": branch,
+            "head": head,
+            "force": force,
+            "expected_head": expected_head,
+        }
+        return answers.parse_pushed(self._call("POST", "push/mpack", asked, read_seconds=PUSH_READ_SECONDS))
+
+    def push_status(self, push_id: str) -> PushStatus:
+        """Ask where a push stands."""
+        return answers.parse_push_status(self._call("GET", f"pushes/{quote(push_id, safe='')}"))
+
+    def fetch_mpack(self, want: Sequence[str] = (), have: Sequence[str] = ()) -> PackOffer:
+        """Ask for a pack of `want` (none: all branches) without what `have` reaches.
+
+        Waits while it is being made. Raises NotReady, which names the jobs, when that takes longer than
+        `timing` allows.
+        """
+        return answers.parse_offer(self._call("POST", "fetch/mpack", {"want": list(want), "have": list(have)}))
+
+    def download(self, offer: PackOffer, path: Path) -> PackOffer:
+        """Fetch the pack of `offer` into the new file `path`; return the offer that was met in the end.
+
+        A link that expires on the way is renewed. Raises VerificationFailed when the bytes are not the
+        promised ones.
+        """
+        download: Download | None = None
+        for attempt in range(1, LINKS_MAX + 1):
+            if offer.mpack_id is None or offer.url is None:
+                raise VerificationFailed("The hub offers no pack any more; the repository has become empty.")
+            check_link(self._address, offer.url)
+            if download is None or download.mpack_id != offer.mpack_id:
+                path.unlink(missing_ok=True)
+                download = Download(self._http, path, offer.mpack_id, offer.size, self._progress)
+            self._progress.begin("Downloading", offer.size, "bytes")
+            try:
+                download.receive(offer.url, self._patience())
+            except LinkRefused:
+                if attempt == LINKS_MAX:
+                    raise
+                offer = self.fetch_mpack()
+            else:
+                return offer
+        raise AssertionError("the loop above returns or raises")
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        payload: Mapping[str, Any] | None = None,
+        *,
+        read_seconds: float | None = None,
+    ) -> dict[str, Any]:
+        headers = {"Accept": "application/json"}
+        body = None
+        if payload is not None:
+            headers["Content-Type"] = "application/json"
+            body = json.dumps(payload, ensure_ascii=False).encode()
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        patience = self._patience()
+        while True:
+            try:
+                answer = self._http.ask(
+                    method, f"{self.url}/{path}",
+                    headers=headers, body=body, read_seconds=read_seconds, secret=self._token,
+                )  # fmt: skip
+            except (NoAnswer, Refused) as error:
+                patience.wait_or_raise(error)
+            else:
+                return answers.decode(answer)
+
+    def _patience(self) -> Patience:
+        return Patience(self._timing, self._show_wait)
+
+    def _show_wait(self, error: ClientError, seconds: float) -> None:
+        why = "; ".join(str(job) for job in error.why) if isinstance(error, NotReady) else ""
+        self._progress.waiting(f"waiting {seconds:.0f} s: {why or error.sentence}")

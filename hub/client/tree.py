@@ -1,0 +1,159 @@
+"""A directory as a snapshot: which files belong to it, under which names, with which ids."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from hub.client.errors import BadInput
+from hub.records import Invalid, check_path
+
+MIB = 1024 * 1024
+RESERVED = frozenset({".git", ".muse", ".packhouse", "git~1"})
+"""Names that tools obey: a file in there is configuration, or code that runs. Never read, never written.
+
+`git~1` is the short name that Windows gives to `.git`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of the tree. `path` is relative with `/`; `size` is bytes."""
+
+    path: str
+    location: Path
+    size: int
+    object_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Something in the directory (or in a pack) that is left out, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """The files of a directory in the order of their paths, and what is no file."""
+
+    files: tuple[File, ...]
+    skipped: tuple[Skipped, ...]
+
+    @property
+    def manifest(self) -> dict[str, str]:
+        """Path → object id."""
+        return {file.path: file.object_id for file in self.files}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    path: str
+    location: Path
+
+
+def read_tree(directory: Path, hashed: Callable[[int, int], None] | None = None) -> Tree:
+    """Read and hash every file below `directory`; the same content gives the same Tree.
+
+    Symlinks, sockets, pipes and devices are left out and listed; `.git`, `.muse` and `.packhouse` are left
+    out; empty directories do not exist. `hashed` is told how many files of how many are read. Raises BadInput
+    for a name that is not UTF-8 and for what cannot be read.
+    """
+    found: list[_Found] = []
+    skipped: list[Skipped] = []
+    for item in _walk(directory):
+        if isinstance(item, Skipped):
+            skipped.append(item)
+        else:
+            found.append(item)
+    found.sort(key=lambda item: item.path.encode())
+    skipped.sort(key=lambda item: item.path.encode())
+    files = []
+    for number, item in enumerate(found, start=1):
+        files.append(_hash(item))
+        if hashed is not None:
+            hashed(number, len(found))
+    return Tree(tuple(files), tuple(skipped))
+
+
+def is_reserved(segment: str) -> bool:
+    """Whether some file system would take `segment` for one of the RESERVED names.
+
+    Case, characters that file systems ignore, and trailing dots and spaces make no difference to some.
+    """
+    visible = "".join(character for character in segment if unicodedata.category(character) != "Cf")
+    return unicodedata.normalize("NFKC", visible).rstrip(". ").casefold() in RESERVED
+
+
+def open_regular(location: Path, shown: str) -> BinaryIO:
+    """Open a regular file for reading, never through a symlink. `shown` names it in the BadInput raised."""
+    # O_NONBLOCK: a pipe put in the file's place must not block the program for ever.
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        file = os.fdopen(os.open(location, flags), "rb")
+    except OSError as error:
+        raise BadInput(f"«{shown}» cannot be read: {error.strerror}.") from None
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise BadInput(f"«{shown}» was a file a moment ago and no longer is; try again.")
+    return file
+
+
+def _walk(directory: Path) -> Iterator[_Found | Skipped]:
+    waiting = [("", directory)]
+    while waiting:
+        prefix, place = waiting.pop()
+        try:
+            with os.scandir(place) as entries:
+                inside = list(entries)
+        except OSError as error:
+            raise BadInput(f"The directory «{prefix or '.'}» cannot be read: {error.strerror}.") from None
+        for entry in inside:
+            path = prefix + _checked_name(entry.name, prefix)
+            if is_reserved(entry.name):
+                continue
+            _check(path)
+            if entry.is_symlink():
+                yield Skipped(path, "a symbolic link")
+            elif entry.is_dir(follow_symlinks=False):
+                waiting.append((f"{path}/", Path(entry.path)))
+            elif entry.is_file(follow_symlinks=False):
+                yield _Found(path, Path(entry.path))
+            else:
+                yield Skipped(path, "no regular file")
+
+
+def _checked_name(name: str, prefix: str) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raw = os.fsencode(name)
+        raise BadInput(f"A file name is not UTF-8: {raw!r} in «{prefix or '.'}»; rename it.") from None
+    return name
+
+
+def _check(path: str) -> None:
+    try:
+        check_path(path, "path")
+    except Invalid as error:
+        raise BadInput(f"A file cannot be part of a snapshot: {error.sentence}.") from None
+
+
+def _hash(item: _Found) -> File:
+    digest = hashlib.sha256()
+    size = 0
+    with open_regular(item.location, item.path) as file:
+        try:
+            while chunk := file.read(MIB):
+                digest.update(chunk)
+                size += len(chunk)
+        except OSError as error:
+            raise BadInput(f"«{item.path}» cannot be read: {error.strerror}.") from None
+    return File(item.path, item.location, size, digest.hexdigest())

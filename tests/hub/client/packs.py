@@ -1,0 +1,70 @@
+"""Real packs for the client's tests, sound and unsound ones, and what a hub says about them."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hub.pack.writer import PackWriter
+from hub.records import Commit, Snapshot, commit_record, object_id, parse_commit, snapshot_id
+
+WHEN = "2026-03-24T12:00:00+00:00"
+
+
+@dataclass(frozen=True)
+class History:
+    """One pack: the commits of one branch, oldest first."""
+
+    pack: bytes
+    commits: tuple[Commit, ...]
+    snapshots: tuple[Snapshot, ...]
+
+    @property
+    def mpack_id(self) -> str:
+        return hashlib.sha256(self.pack).hexdigest()
+
+    @property
+    def head(self) -> str:
+        return self.commits[-1].commit_id
+
+    def offer(self, url: str, branch: str = "main") -> dict[str, object]:
+        return {
+            "mpack_id": self.mpack_id,
+            "url": url,
+            "size": len(self.pack),
+            "tips": {branch: self.head},
+            "default_branch": branch,
+            "expires_at": "2026-03-24T13:00:00+00:00",
+        }
+
+
+def history(*trees: Mapping[str, bytes], leave_out: Sequence[str] = ()) -> History:
+    """Make a history with a commit for each of `trees`; objects, snapshots and commits in `leave_out` are not packed.
+
+    Paths are not checked: the caller may be hostile.
+    """
+    out = io.BytesIO()
+    writer = PackWriter(out)
+    commits: list[Commit] = []
+    snapshots: list[Snapshot] = []
+    for number, tree in enumerate(trees):
+        for _, content in sorted(tree.items()):
+            if object_id(content) not in leave_out:
+                writer.add_object(object_id(content), content)
+        manifest = {path: object_id(content) for path, content in tree.items()}
+        snapshots.append(Snapshot(snapshot_id(manifest), manifest, WHEN))
+        parents = (commits[-1].commit_id,) if commits else ()
+        record = commit_record(
+            snapshot_id=snapshots[-1].snapshot_id, message=f"number {number}", committed_at=WHEN, parents=parents
+        )
+        commits.append(parse_commit(record))
+    for snapshot in snapshots:
+        if snapshot.snapshot_id not in leave_out:
+            writer.add_snapshot(snapshot)
+    for commit in commits:
+        if commit.commit_id not in leave_out:
+            writer.add_commit(commit)
+    writer.finish()
+    return History(out.getvalue(), tuple(commits), tuple(snapshots))
