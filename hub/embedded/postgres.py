@@ -195,6 +195,7 @@ class Postgres:
             [
                 *(install / "bin/initdb", "-D", fresh, "-U", USER, "-A", "scram-sha-256", "--pwfile", password),
                 *("--encoding=UTF8", "--locale=C", "--no-instructions"),
+                *(("--no-sync",) if self.options.get("fsync") == "off" else ()),
             ],
             log=self.state.log("initdb"),
             env=self._environment(),
