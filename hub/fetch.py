@@ -121,9 +121,8 @@ def raise_failure(session: Session, repository_id: UUID) -> None:
 
 
 def _sentence(job: Job) -> str:
-    return (
-        f"The job {job.task} of this repository has {job.status} ({job.last_error_code}); the operator can look at it."
-    )
+    code = f" ({job.last_error_code})" if job.last_error_code else ""
+    return f"The job {job.task} of this repository ended as {job.status}{code}; the operator can look at it."
 
 
 def _live(session: Session, repository_id: UUID, task: str) -> list[Job]:

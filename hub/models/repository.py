@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import DateTime, FetchedValue, ForeignKey, select
+from sqlalchemy import DateTime, FetchedValue, ForeignKey, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from hub.models.base import Model
+from hub.models.history import Branch
 from hub.models.principal import Principal
 
 
@@ -57,3 +59,27 @@ def lock_repository(session: Session, repository_id: UUID) -> Repository:
         .with_for_update(key_share=True)
         .execution_options(populate_existing=True)
     ).one()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A repository in a list."""
+
+    path: str
+    branches: int
+    pushed_at: datetime | None
+
+
+def public_repositories(session: Session, *, limit: int) -> list[Listed]:
+    """The public repositories, last pushed first, empty ones at the end."""
+    pushed_at = func.max(Branch.updated_at)
+    rows = session.execute(
+        select(Principal.name, Repository.slug, func.count(Branch.name), pushed_at)
+        .join(Principal, Principal.principal_id == Repository.owner_id)
+        .outerjoin(Branch, Branch.repository_id == Repository.repository_id)
+        .where(Repository.visibility == "public")
+        .group_by(Principal.name, Repository.slug)
+        .order_by(pushed_at.desc().nulls_last(), Principal.name, Repository.slug)
+        .limit(limit)
+    )
+    return [Listed(f"{owner}/{slug}", branches, at) for owner, slug, branches, at in rows]

@@ -7,6 +7,7 @@ import logging
 from typing import Any
 
 from flask import Flask, Response, request
+from sqlalchemy.exc import DBAPIError, OperationalError
 from werkzeug.exceptions import HTTPException
 
 from hub import errors
@@ -36,6 +37,7 @@ def register(app: Flask) -> None:
     """Answer every error of the hub, of the store and of HTTP itself in the caller's own form."""
     app.register_error_handler(errors.HubError, _hub_error)
     app.register_error_handler(StorageError, _storage_error)
+    app.register_error_handler(DBAPIError, _database_error)
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(Exception, _unexpected)
 
@@ -60,6 +62,14 @@ def _storage_error(error: StorageError) -> Response:
         sentence = "The object store does not answer; nothing was changed. Send the same request again."
         return _say(503, "STORE_UNAVAILABLE", sentence, {}, {"Retry-After": str(RETRY_SECONDS)})
     return _say(500, "STORE_FAILED", "The object store lacks what it should have; the operator finds it in the log.")
+
+
+def _database_error(error: DBAPIError) -> Response:
+    if not error.connection_invalidated and not isinstance(error, OperationalError):
+        return _unexpected(error)
+    log.error("the database does not answer: %s", error.orig)
+    sentence = "The database does not answer. Send the same request again: a repeat is safe."
+    return _say(503, "DATABASE_UNAVAILABLE", sentence, {}, {"Retry-After": str(RETRY_SECONDS)})
 
 
 def _http_error(error: HTTPException) -> Response:

@@ -1,0 +1,40 @@
+"""Pages for people: what is here, and how to get it. Only public repositories are shown."""
+
+from __future__ import annotations
+
+from flask import Blueprint, render_template, request
+
+from hub.auth import Right, open_repository
+from hub.models.history import branch_heads
+from hub.models.repository import public_repositories
+from hub.prebuild import cached_mpack
+from hub.wire.context import hub
+
+web = Blueprint("web", __name__, template_folder="templates")
+SHOWN = 200
+
+
+@web.get("/")
+def index() -> str:
+    """The public repositories, last pushed first."""
+    with hub().services.sessions() as session:
+        repositories = public_repositories(session, limit=SHOWN)
+    return render_template("web/index.html", repositories=repositories, base=request.host_url)
+
+
+@web.get("/<owner>/<slug>")
+def repository(owner: str, slug: str) -> str:
+    """One repository: its branches, and the commands that clone it."""
+    with hub().services.sessions() as session:
+        found = open_repository(session, None, owner, slug, Right.READ)
+        heads = branch_heads(session, found.repository_id)
+        cached = cached_mpack(session, found.repository_id, sorted(set(heads.values()))) if heads else None
+    return render_template(
+        "web/repository.html",
+        path=f"{owner}/{slug}",
+        url=f"{request.host_url}{owner}/{slug}",
+        default=found.default_branch,
+        heads=heads,
+        ready=cached is not None,
+        size=cached[1] if cached else None,
+    )
