@@ -32,6 +32,9 @@ def driver_connection(conn: Conn) -> psycopg.Connection[Any]:
     """
     if isinstance(conn, (Session, scoped_session)):
         conn = conn.connection()
+    if isinstance(conn, Connection) and not conn.in_transaction():
+        # What we send goes past SQLAlchemy; without this its commit() and rollback() would do nothing.
+        conn.begin()
     raw = conn.connection.driver_connection if isinstance(conn, Connection) else conn
     if not isinstance(raw, psycopg.Connection):
         raise TypeError("expected a psycopg or SQLAlchemy connection, or a session, on psycopg 3")
