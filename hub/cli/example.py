@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -87,9 +88,9 @@ def operator_token(state: State, environ: Mapping[str, str], url: str) -> str:
     for arguments in (("user", "create", OPERATOR, "--superuser"), ("repo", "create", REPOSITORY)):
         done = _run(environ, *arguments)
         said.append(f"packhouse {' '.join(arguments)}: {(done.stderr or done.stdout).strip()}")
-    done = _run(environ, "token", "create", OPERATOR)
-    token = done.stdout.strip().rpartition("\n")[2]
-    if done.returncode != 0 or not _knows(url, token):
+    done = _run(environ, "token", "create", OPERATOR, "--json")
+    token = str(json.loads(done.stdout)["token"]) if done.returncode == 0 else ""
+    if not token or not _knows(url, token):
         said.append(f"packhouse token create {OPERATOR}: {done.stderr.strip()}")
         raise ExampleFailed("the example's user and repository could not be made\n" + "\n".join(said))
     state.put("operator_token", token)

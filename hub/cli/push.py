@@ -32,7 +32,7 @@ from hub.client.transport import Remote
 @click.option("--allow-empty", is_flag=True, help="Commit even when no file has changed.")
 @click.option("--wait/--no-wait", default=False, help="Wait until clones can have the push, at most 300 s.")
 @client_options
-def push(  # noqa: PLR0913 (click passes each option by its name)
+def push(
     places: tuple[str, ...], message: str, branch: str | None, author: str, token: str | None,
     *, force: bool, allow_empty: bool, wait: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+from gunicorn.app.base import BaseApplication
 
 from hub.settings import environment, from_env
 
+if TYPE_CHECKING:
+    from flask import Flask
+
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # private heartbeat files, made by gunicorn
+
+
+class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+    """gunicorn with our options in place of its own command line."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        super().__init__()
+
+    def load_config(self) -> None:
+        """Take the options."""
+        for name, value in self.options.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        """Make the application, in each worker: a connection pool must not be forked."""
+        from hub.app import create_app
+
+        return create_app()
 
 
 @click.command()
@@ -18,16 +40,21 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # private heartbeat files, made 
 @click.option("--workers", type=click.IntRange(1), default=2, show_default=True, help="Processes.")
 @click.option("--threads", type=click.IntRange(1), default=8, show_default=True, help="Threads a process.")
 def serve(bind: str, workers: int, threads: int) -> None:
-    """Serve the hub over HTTP with gunicorn, in this process's place.
+    """Serve the hub over HTTP with gunicorn.
 
     The settings come from the environment; see the README.
     """
     from_env(environment())  # a wrong setting is one sentence here, and a traceback in every worker there
-    command = [
-        *(sys.executable, "-m", "gunicorn", "hub.app:create_app()", "--bind", bind),
-        *("--worker-class", "gthread", "--workers", str(workers), "--threads", str(threads)),
-        *("--graceful-timeout", "10", "--no-control-socket"),
-    ]
+    import hub.app  # noqa: F401  # imported once, before the workers are forked; each makes its own application
+
+    options: dict[str, Any] = {
+        "bind": bind,
+        "control_socket_disable": True,
+        "graceful_timeout": 10,
+        "threads": threads,
+        "worker_class": "gthread",
+        "workers": workers,
+    }
     if SHARED_MEMORY.is_dir():
-        command += ["--worker-tmp-dir", str(SHARED_MEMORY)]  # heartbeats must not wait for a busy disk
-    os.execv(sys.executable, command)  # noqa: S606  # no shell is wanted
+        options["worker_tmp_dir"] = str(SHARED_MEMORY)  # heartbeats must not wait for a busy disk
+    Server(options).run()

@@ -83,6 +83,7 @@ class Child:
     stop_signal: int
     stop_seconds: float
     started: int
+    asked: bool = False
 
     @classmethod
     def start(
@@ -143,13 +144,19 @@ class Child:
         """Return an error that says `what` happened, with the last log lines."""
         return ChildFailed(f"{self.name} {what}; the last lines of {self.log}:\n{self.tail()}")
 
+    def ask_to_stop(self) -> None:
+        """Send the stop signal, once: many programs take a second one as an order to drop everything."""
+        if not self.asked and self.popen.poll() is None:
+            self.popen.send_signal(self.stop_signal)
+            self.asked = True
+
     def stop(self) -> None:
         """Ask the child to end, wait its bounded time, then kill its whole session.
 
         Repeating it is harmless.
         """
         if self.popen.poll() is None:
-            self.popen.send_signal(self.stop_signal)
+            self.ask_to_stop()
             if self.ended(self.stop_seconds) is None:
                 os.killpg(self.popen.pid, signal.SIGKILL)
                 self.popen.wait(KILL_SECONDS)

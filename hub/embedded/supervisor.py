@@ -148,7 +148,9 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop everything: first those who use the servers, then the servers. Repeating it is harmless."""
-        for child in reversed(self.children):
+        for child in self.children:
+            child.ask_to_stop()
+        for child in self.children:
             child.stop()
             self.state.put(child.name, None)
         for server in (self.s3, self.postgres):
