@@ -58,7 +58,9 @@ class NotReady(Refused):
     """The answer is still being made; `why` lists the jobs it waits for."""
 
     def __init__(self, sentence: str, *, retry_after: float | None, why: tuple[Waiting, ...]) -> None:
-        super().__init__(503, "MPACK_NOT_READY", sentence, retry_after=retry_after)
+        jobs = "; ".join(text for text in map(str, why) if text not in sentence)
+        full = f"{sentence} Waiting for: {jobs}" if jobs else sentence
+        super().__init__(503, "MPACK_NOT_READY", full, retry_after=retry_after)
         self.why = why
 
 

@@ -82,6 +82,8 @@ def push_directory(
     Either way the branch must still be at the head seen here when it is moved. Raises the errors of Remote,
     and BadInput for what cannot be read.
     """
+    if not wish.directory.is_dir():
+        raise BadInput(f"«{wish.directory}» is not a directory.")
     base = workdir.load(wish.directory)
     if base is not None and base.url != remote.url:
         base = None
@@ -96,7 +98,8 @@ def push_directory(
             remote.url, branch, head, snapshot.snapshot_id, None, len(tree.files),
             0, 0, None, (), tree.skipped, note,
         )  # fmt: skip
-    parent = head if base is None else _parent(base, head, branch, force=wish.force)
+    # A repository without a branch knows no parent either: this is its first commit, whatever was before.
+    parent = _parent(base, head, branch, force=wish.force) if base and refs.branch_heads else head
     commit = _commit(refs, snapshot, parent, branch, wish, now())
     with tempfile.TemporaryFile() as file:
         summary = _write_pack(file, _objects_to_send(remote, tree), snapshot, commit, progress)
@@ -131,8 +134,6 @@ def _parent(base: Workdir, head: str | None, branch: str, *, force: bool) -> str
 
 
 def _read(directory: Path, progress: Progress) -> Tree:
-    if not directory.is_dir():
-        raise BadInput(f"«{directory}» is not a directory.")
     begun = False
 
     def hashed(done: int, total: int) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from werkzeug.serving import WSGIRequestHandler
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -116,3 +118,13 @@ class ScriptedServer:
                 pass
 
         return Handler
+
+
+def silent_handler() -> type[WSGIRequestHandler]:
+    """Werkzeug's request handler without its log lines."""
+
+    class Handler(WSGIRequestHandler):
+        def log(self, *_: object) -> None:
+            pass
+
+    return Handler
