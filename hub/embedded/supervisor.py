@@ -23,8 +23,10 @@ from storage import S3Settings, S3Store
 
 PORT = 8000
 HEALTHY_SECONDS = 60.0
+GRACE_SECONDS = 10
+"""For the tasks under way to end."""
 STOP_SECONDS = 15.0
-"""For a request or a job under way to end; longer than gunicorn's own patience."""
+"""Until a process is killed; longer than the worker's grace and gunicorn's."""
 POLL_SECONDS = 0.05
 
 
@@ -99,7 +101,7 @@ class Supervisor:
             self.port = self._wanted_port
         self.state.put("web_port", self.port)
         self._start("web", "serve", "--bind", f"{LOOPBACK}:{self.port}")
-        self._start("worker", "worker")
+        self._start("worker", "worker", "--grace", str(GRACE_SECONDS))
 
     def _start(self, name: str, *arguments: str) -> None:
         child = Child.start(
