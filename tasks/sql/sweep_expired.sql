@@ -1,13 +1,12 @@
 -- T5a, T5b, T8: running to pending, failed or cancelled (superseded), when the lease is over.
--- `seen` is the row as the snapshot has it. Under the lock `j` may be newer: swept, put back and claimed
--- again. That newer attempt is not in the snapshot and could not be closed here, so its token must differ
--- from what was seen and the row is left alone. Locked rows are skipped: any number of sweeps may run.
+-- `expired` locks the rows; a locked one is skipped, so any number of sweeps may run. Under the lock a row may
+-- be newer than the snapshot: swept, put back and claimed again. That newer attempt is not in the snapshot and
+-- could not be closed here. So `judged` reads the token by the snapshot, and the update matches it.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now
 ), expired AS MATERIALIZED (
-    SELECT j.job_id, j.claim_token
+    SELECT j.job_id
     FROM tasks.job AS j
-    JOIN tasks.job AS seen ON seen.job_id = j.job_id AND seen.claim_token = j.claim_token
     WHERE j.status = 'running'
       AND j.lease_expires_at <= (SELECT now FROM clock)
       AND (%(only)s::uuid IS NULL OR j.job_id = %(only)s::uuid)
