@@ -1,7 +1,7 @@
 -- T5a, T5b, T8: running to pending, failed or cancelled (superseded), when the lease is over.
 -- `expired` locks the rows; a locked one is skipped, so any number of sweeps may run. Under the lock a row may
 -- be newer than the snapshot: swept, put back and claimed again. That newer attempt is not in the snapshot and
--- could not be closed here. So `judged` reads the token by the snapshot, and the update matches it.
+-- could not be closed here, so the update matches the token that was read, by the snapshot, in `judged`.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now
 ), expired AS MATERIALIZED (
