@@ -13,7 +13,7 @@ from hub.pack.format import PackSummary
 from hub.pack.writer import PackWriter
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
-WORDS = [
+WORDS = ("pack", "clone", "branch", "commit", "lease", "token", "queue", "worker", "index", "block", "range", "digest")
     "pack",
     "clone",
     "branch",
@@ -78,7 +78,7 @@ def _build(name: str, *, files: int, commits: int, edits: int, size: tuple[int, 
             snapshot_id=snapshot["snapshot_id"], message=f"Commit {number}", committed_at=at, parents=parents
         )
         made.append(records.parse_commit(record))
-    file = tempfile.TemporaryFile()
+    file = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as what is built
     writer = PackWriter(file)
     for path in sorted(versions):
         for data in versions[path]:
