@@ -8,11 +8,7 @@ a server to use instead (the user must be a superuser; databases are made and dr
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -25,11 +21,9 @@ from alembic import command
 from alembic.config import Config
 from psycopg import sql
 
-from hub.embedded.postgres import THROWAWAY, Postgres
-from hub.embedded.state import State, StateError
+from tests.servers import Servers
 
 if TYPE_CHECKING:
-    from hub.embedded.objectstore import ObjectStore
     from storage import S3Settings, S3Store, Store
 
 ROOT = Path(__file__).parent.parent
@@ -39,73 +33,7 @@ hypothesis.settings.register_profile("ci", deadline=None, max_examples=200, prin
 hypothesis.settings.register_profile("deep", deadline=None, max_examples=2_000, print_blob=True)
 hypothesis.settings.load_profile("fast")
 
-TEMPORARY = "packhouse-test-"
 CONNECT_SECONDS = 10
-ABANDONED_SECONDS = 300
-
-
-class Servers:
-    """The servers of this run, each started when it is first asked for."""
-
-    def __init__(self) -> None:
-        self._state: State | None = None
-        self._postgres: Postgres | None = None
-        self._s3: ObjectStore | None = None
-
-    @property
-    def state(self) -> State:
-        if self._state is None:
-            _remove_abandoned()
-            self._state = State(Path(tempfile.mkdtemp(prefix=TEMPORARY)))
-        return self._state
-
-    def postgres_url(self) -> str:
-        """A superuser's URL of a server to make databases in."""
-        given = os.environ.get("TEST_DATABASE_URL")
-        if given:
-            return given
-        if self._postgres is None:
-            self._postgres = Postgres(self.state, options=THROWAWAY)
-            self._postgres.launch()
-        return self._postgres.wait_ready()
-
-    def s3(self) -> dict[str, Any]:
-        """The fields of S3Settings, but the bucket, as plain values that xdist can carry."""
-        from hub.embedded.objectstore import ObjectStore  # boto3 is slow to import: only where S3 is used
-
-        if self._s3 is None:
-            self._s3 = ObjectStore(self.state)
-            self._s3.launch()
-        self._s3.wait_ready()
-        found = self._s3.settings("none")
-        return {"endpoint_url": found.endpoint_url, "access_key": found.access_key, "secret_key": found.secret_key}
-
-    def stop(self) -> None:
-        if self._s3 is not None:
-            self._s3.stop()
-        if self._postgres is not None:
-            self._postgres.discard()
-        if self._state is not None:
-            self._state.close()
-            shutil.rmtree(self._state.directory)
-
-
-def _remove_abandoned() -> None:
-    """Remove what killed test runs left in the temporary directory; the directory of a living run is
-    locked.
-    """
-    for directory in Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*"):
-        # The new directory of a run that starts at this moment is not locked yet.
-        if time.time() - directory.stat().st_mtime > ABANDONED_SECONDS:
-            try:
-                state = State(directory)
-            except StateError:
-                continue  # in use, or somebody else's
-            Postgres(state).discard()
-            state.close()
-            shutil.rmtree(directory)
-
-
 SERVERS = pytest.StashKey[Servers]()
 
 
@@ -121,6 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Tell an xdist worker where the servers are."""
     servers = node.config.stash[SERVERS]
+    servers.launch()
     node.workerinput["postgres_url"] = servers.postgres_url()
     node.workerinput["s3"] = servers.s3()
 
