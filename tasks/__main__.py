@@ -20,9 +20,7 @@ def find_app(path: str) -> App:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        raise click.UsageError(
-            f"--app {path!r}: there is no module {error.name!r} on the import path"
-        ) from None
+        raise click.UsageError(f"--app {path!r}: there is no module {error.name!r} on the import path") from None
     app = getattr(module, attribute, None)
     if not isinstance(app, App):
         raise click.UsageError(f"--app {path!r}: {attribute!r} of {module_name} is no tasks.App")

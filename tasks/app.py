@@ -130,9 +130,7 @@ class App:
         if session is not None:
             return session
         if self._current is None:
-            raise NotConfigured(
-                f"app {self.name} has no current transaction: give session=…, or configure(current=…)"
-            )
+            raise NotConfigured(f"app {self.name} has no current transaction: give session=…, or configure(current=…)")
         return self._current()
 
     def new_session(self) -> Session:
@@ -170,18 +168,14 @@ class App:
             return self._register(None, name, {})
         return lambda function: self._register(name, function, options)
 
-    def _register(
-        self, name: str | None, function: Callable[..., R], options: dict[str, Any]
-    ) -> Task[..., R]:
+    def _register(self, name: str | None, function: Callable[..., R], options: dict[str, Any]) -> Task[..., R]:
         name = name if name is not None else f"{function.__module__}.{function.__name__}"
         check_name(name)
         unknown = {option: value for option, value in options.items() if option not in TASK_OPTIONS}
         refuse(f"task {name}", unknown, TASK_OPTIONS)
         taken = self._tasks.get(name)
         if taken is not None:
-            raise ValueError(
-                f"task {name} is registered twice: by {_place(taken.function)} and {_place(function)}"
-            )
+            raise ValueError(f"task {name} is registered twice: by {_place(taken.function)} and {_place(function)}")
         given = {option: value for option, value in options.items() if option in TASK_OPTIONS}
         attempts = attempts_of(given.pop("max_attempts", None), given.pop("max_retries", None), MAX_ATTEMPTS)
         made = TaskOptions(**{"retry": DEFAULT_RETRY, **given, "max_attempts": attempts})

@@ -77,11 +77,18 @@ class Attempts:
         ran = time.monotonic() - started
         held.settling = True
         outcome = self._settle(held, verdict)
-        code = f" code={verdict.code}" if isinstance(verdict, Failed | Quarantined) else ""
-        log.info(
-            "job_id=%s attempt=%d task=%s queue=%s wait_seconds=%.3f run_seconds=%.3f outcome=%s%s",
-            claim.job_id, claim.attempt_number, claim.task, claim.queue, _waited(held), ran, outcome, code,
-        )  # fmt: skip
+        line: dict[str, object] = {
+            "job_id": claim.job_id,
+            "attempt": claim.attempt_number,
+            "task": claim.task,
+            "queue": claim.queue,
+            "wait_seconds": round(_waited(held), 3),
+            "run_seconds": round(ran, 3),
+            "outcome": outcome,
+        }
+        if isinstance(verdict, Failed | Quarantined):
+            line["code"] = verdict.code
+        log.info(" ".join(f"{name}={value}" for name, value in line.items()), extra={"fields": line})
         return Settled(claim.job_id, claim.task, claim.attempt_number, outcome, error)
 
     def _call(self, task: Task[..., Any], held: Held) -> tuple[Verdict, BaseException | None]:
@@ -134,7 +141,7 @@ class Attempts:
     def _settle(self, held: Held, verdict: Verdict) -> str:
         """Write the verdict until the database has answered, for as long as the lease may hold."""
         pause = SETTLE_PAUSE_SECONDS
-        unanswered = False
+        unanswered = replaced = False
         while True:
             try:
                 return self._write(held, verdict)
@@ -152,18 +159,17 @@ class Attempts:
                         "job_id=%s given up, its lease must run out: %s", held.claim.job_id, describe(away)
                     )
                     return "given up"
-                log.warning(
-                    "job_id=%s waits for the database to settle: %s", held.claim.job_id, describe(away)
-                )
+                log.warning("job_id=%s waits for the database to settle: %s", held.claim.job_id, describe(away))
                 self._hurry.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, no secret
                 pause = min(pause * 2, SETTLE_PAUSE_SECONDS_MAX)
             except Exception as error:
-                # A result or an error text that the database will not take is a failure of the attempt, once.
-                if not isinstance(verdict, Succeeded):
+                if replaced:
                     log.exception("job_id=%s cannot be settled, its lease must run out", held.claim.job_id)
                     return "given up"
-                log.warning("job_id=%s result not stored", held.claim.job_id, exc_info=error)
+                # A result or a code that cannot be stored is the task's fault: it fails the attempt.
+                log.warning("job_id=%s verdict not stored", held.claim.job_id, exc_info=error)
                 verdict = verdict_of(error, self._app[held.claim.task], held.claim.attempts_max)
+                replaced = True
 
     def _write(self, held: Held, verdict: Verdict) -> str:
         if isinstance(verdict, Committed):

@@ -63,9 +63,7 @@ def _worker(load: Load) -> click.Command:
         type=seconds,
         help="Longest pause in seconds between two looks for jobs.",
     )
-    @click.option(
-        "--sweep", default=15.0, show_default=True, type=seconds, help="Seconds between two sweeps."
-    )
+    @click.option("--sweep", default=15.0, show_default=True, type=seconds, help="Seconds between two sweeps.")
     @click.option("--worker-id", metavar="NAME", help="Name in the list of workers. [host:pid:random]")
     @click.option(
         "--listen/--no-listen",
@@ -96,9 +94,7 @@ def _worker(load: Load) -> click.Command:
 
         app = load()
         try:
-            made = Worker(
-                app, queues=queues or app.queues(), concurrency=concurrency, grace=grace, worker_id=worker_id
-            )
+            made = Worker(app, queues=queues or app.queues(), concurrency=concurrency, grace=grace, worker_id=worker_id)
         except (NotConfigured, ValueError) as error:
             raise click.UsageError(str(error)) from None
         start_log(log_level, json_lines=as_json)

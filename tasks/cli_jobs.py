@@ -42,9 +42,7 @@ def _list(load: Load) -> click.Command:
         from tasks import render
 
         with connection(load) as conn:
-            found = queue.list_jobs(
-                conn, status=status, task=task, scope=scope, queue=queue_name, limit=limit
-            )
+            found = queue.list_jobs(conn, status=status, task=task, scope=scope, queue=queue_name, limit=limit)
         if as_json:
             render.print_json([render.as_dict(job) for job in found])
         elif found:
@@ -66,9 +64,7 @@ def _show(load: Load) -> click.Command:
         with connection(load) as conn:
             job, attempts = queue.get_job(conn, job_id), queue.attempts_of(conn, job_id)
         if as_json:
-            render.print_json(
-                {**render.as_dict(job), "attempts": [render.as_dict(attempt) for attempt in attempts]}
-            )
+            render.print_json({**render.as_dict(job), "attempts": [render.as_dict(attempt) for attempt in attempts]})
         else:
             render.print_job(job, attempts)
 

@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tasks.app import App
 from tasks.errors import JobNotFound, NotConfigured
-from tasks.pool import DATABASE_AWAY, connect_options
+from tasks.pool import DATABASE_AWAY, NO_TABLES, connect_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,10 +41,8 @@ def friendly(app: App) -> Iterator[None]:
         raise click.ClickException(
             f"the database at {_place(app)} does not answer: {reason[0] if reason else type(error).__name__}"
         ) from None
-    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-        raise click.ClickException(
-            f"the database at {_place(app)} has no job tables: run the migrations"
-        ) from None
+    except NO_TABLES:
+        raise click.ClickException(f"the database at {_place(app)} has no job tables: run the migrations") from None
 
 
 def _place(app: App) -> str:
@@ -65,14 +63,19 @@ def connection(load: Load) -> Iterator[psycopg.Connection[Any]]:
         yield conn
 
 
+def _json_value(value: object) -> object:
+    return value if isinstance(value, int | float) else str(value)
+
+
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
+        line.update({name: _json_value(value) for name, value in getattr(record, "fields", {}).items()})
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)

@@ -76,9 +76,7 @@ class Request:
 class Context:
     """The bound first argument of a task: its request, its session, and its line to the worker."""
 
-    def __init__(
-        self, request: Request, *, holding: Holding | None = None, session: Session | None = None
-    ) -> None:
+    def __init__(self, request: Request, *, holding: Holding | None = None, session: Session | None = None) -> None:
         self.request = request
         self._holding = holding
         self._session = session
@@ -117,12 +115,13 @@ class Context:
             self._holding.save_progress({"done": done, "total": total, "text": text})
 
     def cancelled(self) -> bool:
-        """True when the result of this attempt is no longer wanted: its claim is lost or given back."""
+        """True once the database has taken the claim away: lost to the sweep, or given back by a stopping worker.
+
+        Whatever the task does after that, its result and the writes of its session are refused.
+        """
         return self._holding is not None and self._holding.lost
 
-    def retry(
-        self, *, exc: BaseException | None = None, countdown: float | None = None, **options: Any
-    ) -> NoReturn:
+    def retry(self, *, exc: BaseException | None = None, countdown: float | None = None, **options: Any) -> NoReturn:
         """End this attempt as failed and run again after `countdown` seconds (None: the task's own back-off).
 
         Raises Retry, as Celery's does; when the budget is spent the job ends failed with the code of `exc`.

@@ -24,6 +24,9 @@ SILENCE_MS_MAX = 20_000
 DATABASE_AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
 """What is worth another try on a new connection. Time-outs and deadlocks are among it."""
 
+NO_TABLES = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
+"""The database is there, the migrations are not."""
+
 
 def connect_options() -> dict[str, Any]:
     """Options of every connection that tasks opens by itself."""
@@ -37,9 +40,7 @@ def connect_options() -> dict[str, Any]:
 
 
 def _configure(conn: psycopg.Connection[Any]) -> None:
-    conn.execute(
-        "SELECT set_config('statement_timeout', %s, false)", (str(int(STATEMENT_SECONDS_MAX * 1000)),)
-    )
+    conn.execute("SELECT set_config('statement_timeout', %s, false)", (str(int(STATEMENT_SECONDS_MAX * 1000)),))
     conn.commit()
 
 

@@ -66,10 +66,7 @@ def print_jobs(jobs: Sequence[Job]) -> None:
     for job in jobs:
         cells = {**as_dict(job), "attempts": f"{job.attempt_count}/{job.attempts_max}"}
         table.add_row(
-            *(
-                Text(_cell(cells[name]), style=STYLES[job.status] if name == "status" else "")
-                for name in LIST_COLUMNS
-            )
+            *(Text(_cell(cells[name]), style=STYLES[job.status] if name == "status" else "") for name in LIST_COLUMNS)
         )
     _console().print(table)
 
@@ -80,9 +77,7 @@ def print_job(job: Job, attempts: Sequence[Attempt]) -> None:
     for name, value in as_dict(job).items():
         if value is not None and value not in ("", [], {}):
             shown = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else _cell(value)
-            facts.add_row(
-                Text(name, style="bold"), Text(shown, style=STYLES[job.status] if name == "status" else "")
-            )
+            facts.add_row(Text(name, style="bold"), Text(shown, style=STYLES[job.status] if name == "status" else ""))
     console = _console()
     console.print(facts)
     if attempts:

@@ -24,6 +24,7 @@ from tasks.options import (
     check_number,
     refuse,
 )
+from tasks.payload import check_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -80,6 +81,9 @@ class TaskOptions:
         check_number("tier", self.tier, 0, TIER_MAX, whole=True)
         check_number("lease", self.lease, LEASE_SECONDS_MIN, LEASE_SECONDS_MAX)
         check_number("max_attempts", self.max_attempts, 1, ATTEMPTS_MAX, whole=True)
+        if not callable(getattr(self.retry, "delays", None)):
+            raise TypeError(f"retry must be a policy such as Exponential(…) or Fixed(…), not {self.retry!r}")
+        self.retry.delays(self.max_attempts)
         for option, kind in (("gate", After), ("dedup", Dedup)):
             value = getattr(self, option)
             if value is not None and not isinstance(value, kind):
@@ -119,9 +123,7 @@ class Task(Generic[P, R]):
             parameters = list(signature.parameters.values())
             first, rest = (parameters[0], parameters[1:]) if parameters else (None, [])
             if first is None or first.kind not in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD):
-                raise ValueError(
-                    f"{name}: bind=True needs a first parameter for the task's context, e.g. self"
-                )
+                raise ValueError(f"{name}: bind=True needs a first parameter for the task's context, e.g. self")
             signature = signature.replace(parameters=rest)
         if options.dedup is not None and (unknown := set(options.dedup.by) - set(signature.parameters)):
             raise ValueError(f"{name}: dedup= names {min(unknown)!r}, which is no parameter of the function")
@@ -180,13 +182,22 @@ class Task(Generic[P, R]):
         refuse(f"{self.name}.apply_async", options, APPLY_OPTIONS)
         if lease is not None:
             check_number("lease", lease, LEASE_SECONDS_MIN, LEASE_SECONDS_MAX)
+        if max_attempts is not None:
+            check_number("max_attempts", max_attempts, 1, ATTEMPTS_MAX, whole=True)
         if countdown is not None and eta is not None:
             raise PayloadError("eta", "give countdown or eta, not both")
         given = {
-            "scope": scope, "countdown": countdown, "available_at": eta, "queue": queue, "priority": priority,
-            "job_id": _job_id(task_id), "dedup_key": dedup_key, "mode": mode, "lease_seconds": lease,
+            "scope": scope,
+            "countdown": countdown,
+            "available_at": check_instant("eta", eta),
+            "queue": queue,
+            "priority": priority,
+            "job_id": _job_id(task_id),
+            "dedup_key": dedup_key,
+            "mode": mode,
+            "lease_seconds": lease,
             "attempts_max": max_attempts,
-        }  # fmt: skip
+        }
         new = self._new_job(tuple(args), dict(kwargs or {}), given)
         enqueued = jobs.enqueue_job(session if session is not None else self.app.current_session(), new)
         return AsyncResult(enqueued.job_id, self.name, enqueued.outcome)

@@ -19,7 +19,7 @@ from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from tasks.listener import Listener
-from tasks.pool import DATABASE_AWAY
+from tasks.pool import DATABASE_AWAY, NO_TABLES
 from tasks.verdict import describe
 
 if TYPE_CHECKING:
@@ -110,9 +110,7 @@ class Timers:
         return released
 
     def _add(self, name: str, call: Callable[[], Any], trigger: BaseTrigger) -> None:
-        self._scheduler.add_job(
-            guarded(name, call), trigger, id=name, name=name, next_run_time=datetime.now(UTC)
-        )
+        self._scheduler.add_job(guarded(name, call), trigger, id=name, name=name, next_run_time=datetime.now(UTC))
 
     def _poll(self) -> None:
         try:
@@ -130,9 +128,7 @@ class Timers:
     def _sweep(self) -> None:
         counts = self.worker.sweep()
         if counts.total:
-            log.info(
-                "swept requeued=%d failed=%d superseded=%d", counts.requeued, counts.failed, counts.superseded
-            )
+            log.info("swept requeued=%d failed=%d superseded=%d", counts.requeued, counts.failed, counts.superseded)
 
 
 def guarded(name: str, call: Callable[[], Any]) -> Callable[[], None]:
@@ -143,6 +139,8 @@ def guarded(name: str, call: Callable[[], Any]) -> Callable[[], None]:
             call()
         except DATABASE_AWAY as away:
             log.warning("%s: the database did not answer: %s", name, describe(away))
+        except NO_TABLES as missing:
+            log.warning("%s: no job tables, run the migrations: %s", name, describe(missing))
         except Exception:
             log.exception("%s failed, it runs again at its next time", name)
 
@@ -161,9 +159,7 @@ def _signals() -> SimpleQueue[int]:
     return received
 
 
-def run(
-    worker: Worker, *, poll: float = POLL_SECONDS, sweep: float = SWEEP_SECONDS, listen: bool = True
-) -> int:
+def run(worker: Worker, *, poll: float = POLL_SECONDS, sweep: float = SWEEP_SECONDS, listen: bool = True) -> int:
     """Run `worker` until SIGTERM or SIGINT. `poll` and `sweep` are in seconds. Call it in the main thread.
 
     After the first signal nothing is claimed, running tasks have the worker's grace to end, and what is left

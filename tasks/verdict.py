@@ -69,7 +69,7 @@ def describe(error: BaseException) -> str:
     return "".join(traceback.format_exception_only(error)).strip()
 
 
-def verdict_of(  # noqa: PLR0911  # one line for each way to end
+def verdict_of(
     # one line for each way to end
     error: BaseException,
     task: Task[..., Any],

@@ -233,7 +233,6 @@ class Worker:
                 self._changed.notify_all()
 
     def _release(self, held: Held) -> bool:
-        held.lost = True
         try:
             with self._pool.transaction() as conn:
                 outcome = queue.release_job(conn, held.ref)
@@ -244,6 +243,8 @@ class Worker:
                 "job_id=%s not released, its lease must run out: %s", held.claim.job_id, describe(away)
             )
             return False
+        # Not earlier: a task that is told so and returns must find its success refused.
+        held.lost = True
         log.info("job_id=%s outcome=%s worker stops", held.claim.job_id, outcome)
         return True
 

@@ -110,6 +110,12 @@ def test_max_retries_counts_one_less_than_max_attempts(app: tasks.App) -> None:
     assert app.task("b", max_attempts=3)(_first).options.max_attempts == 3
 
 
+def test_retry_that_is_no_policy_is_refused(app: tasks.App) -> None:
+    options: dict[str, Any] = {"retry": 5}
+    with pytest.raises(TypeError, match="retry must be a policy"):
+        app.task("mpack.index", **options)(_first)
+
+
 def test_bound_task_without_a_parameter_is_refused(app: tasks.App) -> None:
     function: Any = _first
     with pytest.raises(ValueError, match="first parameter"):
@@ -170,5 +176,7 @@ def add(self, x, y):
 
 print(add(1, 2))
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.stdout, done.stderr, done.returncode) == ("3\n", "", 0)

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 import tasks
 from tasks import queue
+from tasks.job import Claim, SweepCounts
 from tasks.sweep import sweep
 from tasks.testing import check_invariants, drain, enqueued
 from tests.tasks.running import endings, job_row, later, make_app
@@ -136,7 +137,7 @@ def test_follow_up_begins_with_the_commit_of_the_task(app: tasks.App, committed_
     assert ran == ["first", "first", "second"]
 
 
-def lose_claim(conn: Connection) -> queue.SweepCounts:
+def lose_claim(conn: Connection) -> SweepCounts:
     """Sweep as if the lease were over, as another worker would."""
     counts = sweep(conn, now=later())
     conn.commit()
@@ -166,7 +167,7 @@ def test_zombie_cannot_finish_while_a_newer_attempt_runs(
     app: tasks.App, committed_db: Connection, connect: Callable[[], Connection]
 ) -> None:
     other = connect()
-    claims: list[queue.Claim] = []
+    claims: list[Claim] = []
 
     @app.task("write", bind=True, transactional=True)
     def write(self: tasks.Context) -> None:

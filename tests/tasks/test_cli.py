@@ -30,7 +30,11 @@ SECRET = "s3cret-pass"
 @pytest.fixture
 def app(database_url: str, committed_db: Connection) -> tasks.App:
     app = make_app(database_url, committed_db)
-    app.task("note")(lambda text="": None)
+
+    @app.task("note")
+    def note(text: str = "") -> str:
+        return text
+
     app.task("build", gate=tasks.After("note"))(lambda: None)
     return app
 
@@ -52,7 +56,7 @@ def test_list_shows_whole_ids_also_without_a_terminal(run: Run, job_id: Any) -> 
     result = run("jobs", "list")
     assert result.exit_code == 0
     header, row = result.output.splitlines()
-    assert header.split() == "job_id task scope queue status attempts created_at last_error_code".split()
+    assert header.split() == ["job_id", "task", "scope", "queue", "status", "attempts", "created_at", "last_error_code"]
     assert row.split()[:6] == [str(job_id), "note", "repo-1", "default", "pending", "0/5"]
 
 
@@ -90,9 +94,7 @@ def test_show_gives_the_job_and_its_attempts(run: Run, app: tasks.App, job_id: A
     assert datetime.fromisoformat(document["finished_at"]).tzinfo is not None
 
 
-def test_why_names_the_job_that_shuts_the_gate(
-    run: Run, app: tasks.App, committed_db: Connection, job_id: Any
-) -> None:
+def test_why_names_the_job_that_shuts_the_gate(run: Run, app: tasks.App, committed_db: Connection, job_id: Any) -> None:
     gated = app["build"].apply_async(scope="repo-1")
     committed_db.commit()
     said = run("jobs", "why", gated.id)
@@ -107,7 +109,9 @@ def test_why_names_the_job_that_shuts_the_gate(
 def test_why_says_when_nothing_holds_a_job(run: Run, app: tasks.App, job_id: Any) -> None:
     with tasks.Worker(app) as worker:
         worker.register()
-        assert run("jobs", "why", job_id).output == "note is pending\n- nothing holds it: the next free worker takes it\n"
+        assert (
+            run("jobs", "why", job_id).output == "note is pending\n- nothing holds it: the next free worker takes it\n"
+        )
 
 
 @pytest.mark.parametrize("command", ["show", "why"])
@@ -182,9 +186,7 @@ def test_group_can_be_mounted_in_another(app: tasks.App) -> None:
     assert CliRunner().invoke(outer, ["queue", "jobs", "list"]).output == "no jobs\n"
 
 
-def test_module_command_finds_the_app_by_its_path(
-    app: tasks.App, job_id: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_module_command_finds_the_app_by_its_path(app: tasks.App, job_id: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("an_application")
     module.app = app  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "an_application", module)

@@ -75,7 +75,9 @@ def test_heartbeat_extends_the_lease_of_a_running_task(
     assert job_row(committed_db, running.job_id)["lease_expires_at"] > before
 
 
-def test_heartbeat_is_due_at_a_third_of_the_lease(running: Running, worker: tasks.Worker, committed_db: Connection) -> None:
+def test_heartbeat_is_due_at_a_third_of_the_lease(
+    running: Running, worker: tasks.Worker, committed_db: Connection
+) -> None:
     held, lease = running.held(), running.held().claim.lease_seconds
     before = job_row(committed_db, running.job_id)["heartbeat_at"]
     worker.beat(due_only=True)

@@ -58,6 +58,16 @@ def test_lost_database_is_one_line_without_a_trace(caplog: pytest.LogCaptureFixt
     assert "sweep: the database did not answer" in record.getMessage()
 
 
+def test_missing_tables_are_one_line_that_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+    def missing() -> None:
+        raise psycopg.errors.UndefinedTable('relation "tasks.job" does not exist')
+
+    guarded("poll", missing)()
+    (record,) = caplog.records
+    assert record.exc_info is None
+    assert "run the migrations" in record.getMessage()
+
+
 @pytest.fixture
 def app(database_url: str, committed_db: Connection) -> tasks.App:
     return make_app(database_url, committed_db)
@@ -209,7 +219,9 @@ def test_start_sweeps_and_registers_at_once(
     timers = Timers(worker, poll=0.1, sweep=SELDOM)
     timers.start()
     assert ran.wait(WAIT_SECONDS)
-    registered = committed_db.execute("SELECT tasks FROM tasks.worker WHERE worker_id = %s", (worker.worker_id,)).fetchone()
+    registered = committed_db.execute(
+        "SELECT tasks FROM tasks.worker WHERE worker_id = %s", (worker.worker_id,)
+    ).fetchone()
     timers.stop()
     assert registered == (["note"],)
     assert endings(committed_db, job_id) == ["ABANDONED", "SUCCEEDED"]

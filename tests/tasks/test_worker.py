@@ -214,8 +214,8 @@ def test_arguments_of_an_old_signature_fail_with_budget(
     worker: tasks.Worker, app: tasks.App, committed_db: Connection
 ) -> None:
     old = make_app(app.database_url, committed_db)
-    old.task("index")(lambda pack: None)
-    app.task("index", max_attempts=2, retry=tasks.Fixed(0))(lambda key: None)
+    old.task("index")(lambda pack: pack)
+    app.task("index", max_attempts=2, retry=tasks.Fixed(0))(lambda key: key)
     job = old["index"].apply_async(kwargs={"pack": "p"}, max_attempts=2)
     committed_db.commit()
     assert [settled.outcome for settled in drain(app)] == ["retry", "failed"]
@@ -242,7 +242,9 @@ def test_worker_takes_only_its_queues(app: tasks.App, committed_db: Connection) 
         assert (len(default.once()), len(slow.once())) == (0, 1)
 
 
-@pytest.mark.parametrize(("result", "code"), [(object(), "PAYLOAD_ERROR"), ("\x00", "PAYLOAD_ERROR"), ("x" * 70_000, "PAYLOAD_ERROR")])
+@pytest.mark.parametrize(
+    ("result", "code"), [(object(), "PAYLOAD_ERROR"), ("\x00", "PAYLOAD_ERROR"), ("x" * 70_000, "PAYLOAD_ERROR")]
+)
 def test_result_that_cannot_be_stored_fails_the_attempt(
     worker: tasks.Worker, app: tasks.App, committed_db: Connection, result: object, code: str
 ) -> None:
@@ -251,6 +253,18 @@ def test_result_that_cannot_be_stored_fails_the_attempt(
     committed_db.commit()
     assert [settled.outcome for settled in worker.once()] == ["failed"]
     assert job_row(committed_db, job.id)["last_error_code"] == code
+
+
+@pytest.mark.parametrize(
+    "error", [tasks.Reject("no code", "x"), tasks.Quarantine("", "x"), tasks.Postpone(-1), tasks.Retry(countdown=-1)]
+)
+def test_verdict_that_cannot_be_stored_fails_the_attempt(
+    worker: tasks.Worker, app: tasks.App, committed_db: Connection, error: Exception
+) -> None:
+    job = raising(app, error, max_attempts=1).delay()
+    committed_db.commit()
+    assert [settled.outcome for settled in worker.once()] == ["failed"]
+    assert job_row(committed_db, job.id)["last_error_code"] == "PAYLOAD_ERROR"
 
 
 class Unprintable(Exception):

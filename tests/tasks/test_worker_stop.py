@@ -75,7 +75,7 @@ def test_released_job_runs_at_once_elsewhere(app: tasks.App, stop: Stop, committ
 
 
 def test_hurry_ends_the_grace(app: tasks.App, stop: Stop, committed_db: Connection) -> None:
-    worker, job_id = start(app, committed_db, stop, grace=3600)
+    worker, _ = start(app, committed_db, stop, grace=3600)
     released: list[int] = []
     stopping = in_thread(lambda: released.append(worker.stop()))
     worker.hurry()
@@ -105,7 +105,7 @@ def test_task_learns_that_its_job_was_given_back(app: tasks.App, committed_db: C
             assert not seen.wait(0.01)
         seen.set()
 
-    patient.delay()
+    job = patient.delay()
     committed_db.commit()
     with tasks.Worker(app, concurrency=1) as worker:
         worker.start_slots()
@@ -114,3 +114,4 @@ def test_task_learns_that_its_job_was_given_back(app: tasks.App, committed_db: C
         assert worker.stop(0) == 1
         assert seen.wait(WAIT_SECONDS)
         wait_until_idle(worker)
+    assert job_row(committed_db, job.id)["status"] == "pending", "a task that returns early for it has not succeeded"

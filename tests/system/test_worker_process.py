@@ -1,0 +1,202 @@
+"""Real worker processes on a real database: signals, death, lost connections."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, LiteralString
+from uuid import UUID
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tasks import queue
+from tasks.job import NewJob
+from tasks.testing import check_invariants
+from tests.conftest import migrate
+from tests.tasks.running import endings, job_row
+
+pytestmark = [pytest.mark.integration, pytest.mark.system]
+
+Connection = psycopg.Connection[Any]
+ROOT = Path(__file__).parents[2]
+WAIT_SECONDS = 30
+
+
+class World:
+    """The test's end: enqueue, hear what tasks tell, start and stop worker processes."""
+
+    def __init__(self, database_url: str, conn: Connection, ears: Connection) -> None:
+        self.database_url = database_url
+        self.conn = conn
+        self.ears = ears
+        self.ears.autocommit = True
+        self.ears.execute("LISTEN test")
+        self.heard: list[str] = []
+
+    def enqueue(self, task: str, *args: Any, lease: float = 60.0) -> UUID:
+        payload = {"args": list(args), "kwargs": {}}
+        job_id = queue.enqueue_job(self.conn, NewJob(task=task, payload=payload, lease_seconds=lease)).job_id
+        self.conn.commit()
+        return job_id
+
+    def hear(self, event: str) -> None:
+        """Wait until a task has told `event`."""
+        while event not in self.heard:
+            told = [note.payload for note in self.ears.notifies(timeout=WAIT_SECONDS, stop_after=1)]
+            assert told, f"{event} was not told, only {self.heard}"
+            self.heard += told
+
+    @contextmanager
+    def worker(self, *options: str) -> Iterator[subprocess.Popen[str]]:
+        command = [sys.executable, "-m", "tasks", "--app", "tests.system.tasks_app:app", "worker", "--poll", "0.5"]
+        process = subprocess.Popen(
+            [*command, *options],
+            cwd=ROOT,
+            env={**os.environ, "DATABASE_URL": self.database_url},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+    def end(self, process: subprocess.Popen[str]) -> str:
+        """Wait for the exit, which must be a good one. Returns the log."""
+        _, log = process.communicate(timeout=WAIT_SECONDS)
+        assert process.returncode == 0, log
+        return log
+
+    def until_registered(self, workers: int) -> None:
+        """Wait until so many workers are at work."""
+        self._until("SELECT count(*) = %s FROM tasks.worker", workers)
+
+    def until_status(self, job_id: UUID, status: str) -> None:
+        """Wait for the state of a job that another process writes."""
+        self._until("SELECT status = %s FROM tasks.job WHERE job_id = %s", status, job_id)
+
+    def _until(self, query: LiteralString, *params: object) -> None:
+        for _ in range(WAIT_SECONDS * 20):
+            row = self.conn.execute(query, params).fetchone()
+            self.conn.rollback()
+            if row == (True,):
+                return
+            self.conn.execute("SELECT pg_sleep(0.05)")
+        raise AssertionError(query)
+
+
+@pytest.fixture
+def world(database_url: str, committed_db: Connection, connect: Callable[[], Connection]) -> Iterator[World]:
+    yield World(database_url, committed_db, connect())
+    committed_db.rollback()
+    check_invariants(committed_db)
+
+
+def test_first_signal_lets_running_tasks_end(world: World) -> None:
+    job_id = world.enqueue("slow")
+    with world.worker("--json") as process:
+        world.hear("slow")
+        process.send_signal(signal.SIGTERM)
+        log = [json.loads(line) for line in world.end(process).splitlines()]
+    assert job_row(world.conn, job_id)["result"] == "ended"
+    (line,) = [line for line in log if line.get("job_id") == str(job_id)]
+    assert (line["task"], line["attempt"], line["outcome"]) == ("slow", 1, "succeeded")
+    assert line["run_seconds"] >= 1
+    assert world.conn.execute("SELECT count(*) FROM tasks.worker").fetchone() == (0,)
+
+
+def test_stop_releases_what_does_not_end_within_the_grace(world: World) -> None:
+    job_id = world.enqueue("hang")
+    with world.worker("--grace", "0.2") as process:
+        world.hear("hang 1")
+        process.send_signal(signal.SIGINT)
+        world.end(process)
+    row = job_row(world.conn, job_id)
+    assert (row["status"], row["attempt_count"]) == ("pending", 0)
+    assert endings(world.conn, job_id) == ["RELEASED"]
+
+
+def test_second_signal_releases_at_once(world: World) -> None:
+    job_id = world.enqueue("hang")
+    with world.worker("--grace", "3600") as process:
+        world.hear("hang 1")
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        world.end(process)
+    assert endings(world.conn, job_id) == ["RELEASED"]
+
+
+def test_job_of_a_killed_worker_runs_again_after_its_lease(world: World) -> None:
+    job_id = world.enqueue("hang", lease=2)
+    with world.worker() as victim:
+        world.hear("hang 1")
+        victim.kill()
+        victim.wait(WAIT_SECONDS)
+    with world.worker("--sweep", "0.5") as heir:
+        world.hear("hang 2")
+        world.until_status(job_id, "succeeded")
+        heir.send_signal(signal.SIGTERM)
+        world.end(heir)
+    assert endings(world.conn, job_id) == ["ABANDONED", "SUCCEEDED"]
+    row = job_row(world.conn, job_id)
+    assert (row["attempt_count"], row["last_error"]) == (2, None)
+
+
+def test_worker_survives_the_loss_of_all_its_connections(world: World) -> None:
+    before = world.enqueue("slow")
+    with world.worker() as process:
+        world.hear("slow")
+        world.conn.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> ALL (%s)",
+            ([world.conn.info.backend_pid, world.ears.info.backend_pid],),
+        )
+        world.conn.commit()
+        world.until_status(before, "succeeded")
+        world.enqueue("note", "after")
+        world.hear("after")
+        process.send_signal(signal.SIGTERM)
+        world.end(process)
+    assert endings(world.conn, before) == ["SUCCEEDED"]
+
+
+def test_two_workers_share_the_jobs_and_run_none_twice(world: World) -> None:
+    with world.worker() as one, world.worker() as two:
+        world.until_registered(2)
+        jobs = [world.enqueue("note", f"note {number}") for number in range(20)]
+        for number in range(20):
+            world.hear(f"note {number}")
+        for job_id in jobs:
+            world.until_status(job_id, "succeeded")
+        for process in (one, two):
+            process.send_signal(signal.SIGTERM)
+            world.end(process)
+    assert all(endings(world.conn, job_id) == ["SUCCEEDED"] for job_id in jobs)
+
+
+@pytest.mark.slow
+def test_worker_that_starts_without_a_database_waits_for_it(new_database: Callable[[], str], postgres_url: str) -> None:
+    url = new_database()
+    migrate(url)
+    name = sql.Identifier(url.rpartition("/")[2])
+    with psycopg.connect(url) as conn, psycopg.connect(url) as ears, psycopg.connect(postgres_url) as admin:
+        admin.autocommit = True
+        world = World(url, conn, ears)
+        world.enqueue("note", "here")
+        admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(name))
+        with world.worker() as process:
+            assert process.stderr is not None
+            assert any("the database did not answer" in line for line in process.stderr)
+            admin.execute(sql.SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(name))
+            world.hear("here")
+            process.send_signal(signal.SIGTERM)
+            world.end(process)
