@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 from uuid import UUID
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from hub.errors import Invalid, Missing, TooLarge
+from hub.errors import HubError, Invalid, Missing, TooLarge
 from hub.keys import archive_key, staging_key
 from hub.models import Mpack, Push
 from hub.models.history import branch_heads, is_ancestor
@@ -45,7 +45,7 @@ def open_upload(services: Services, repository_id: UUID, mpack_id: str, file: Bi
     """Bring the uploaded pack into `file` and verify it whole; the open pack and its size in bytes.
 
     A pack that the repository has already is read from the archive. Raises Invalid when nothing was uploaded or the
-    pack is not what it claims (then the upload is removed), TooLarge for the limits, and storage's errors.
+    pack is not what it claims, TooLarge for the limits, and storage's errors.
     """
     settings = services.settings
     size = _download(services.archive, staging_key(repository_id, mpack_id), file, settings.max_mpack_bytes)
@@ -54,14 +54,21 @@ def open_upload(services: Services, repository_id: UUID, mpack_id: str, file: Bi
     if size is None:
         raise Invalid("mpack_key", "names a pack that was not uploaded; put it to the URL of push/mpack/presign first.")
     limits = Limits(max_file=settings.max_mpack_bytes, max_object=settings.max_object_bytes)
+    return verify_pack(file, limits=limits, expect_id=mpack_id), size
+
+
+@contextmanager
+def using_upload(services: Services, repository_id: UUID, mpack_id: str) -> Iterator[None]:
+    """Remove the upload once the push is accepted or refused. When it can be sent again as it is, the upload stays."""
     try:
-        return verify_pack(file, limits=limits, expect_id=mpack_id), size
-    except (Invalid, TooLarge):
-        discard_upload(services, repository_id, mpack_id)
+        yield
+    except HubError:
+        _discard_upload(services, repository_id, mpack_id)
         raise
+    _discard_upload(services, repository_id, mpack_id)
 
 
-def discard_upload(services: Services, repository_id: UUID, mpack_id: str) -> None:
+def _discard_upload(services: Services, repository_id: UUID, mpack_id: str) -> None:
     """Remove an upload that is not needed any more. What can't be removed now is garbage, no error."""
     try:
         services.archive.delete(staging_key(repository_id, mpack_id))

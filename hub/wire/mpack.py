@@ -14,7 +14,7 @@ from hub.fetch import fetch_mpack
 from hub.keys import mpack_id_of, mpack_key
 from hub.manifest import check_id
 from hub.push import Lease, Receipt, read_incoming, receive
-from hub.pushes import discard_upload, open_upload, push_status, read_jobs, repeated_push, stored_upload
+from hub.pushes import open_upload, push_status, read_jobs, repeated_push, stored_upload, using_upload
 from hub.records import check_branch
 from hub.wire.codec import answer, read_map, take_count, take_flag, take_ids, take_text
 from hub.wire.context import hub, opened
@@ -58,7 +58,10 @@ def push(owner: str, slug: str) -> Response:
     head = check_id(data.get("head"), "head")
     receipt = repeated_push(services, repository.repository_id, branch=branch, head=head, mpack_id=mpack_id)
     if receipt is None:
-        with tempfile.TemporaryFile() as file:
+        with (
+            using_upload(services, repository.repository_id, mpack_id),
+            tempfile.TemporaryFile() as file,
+        ):
             pack, size = open_upload(services, repository.repository_id, mpack_id, file)
             incoming = read_incoming(
                 pack,
@@ -71,7 +74,6 @@ def push(owner: str, slug: str) -> Response:
                 head=head,
             )
             receipt = receive(services, hub().work, repository.pusher, repository.repository_id, incoming)
-        discard_upload(services, repository.repository_id, mpack_id)
     return answer(_receipt(receipt))
 
 
