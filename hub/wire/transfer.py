@@ -13,7 +13,7 @@ from hub.keys import cache_key, staging_key
 from hub.wire.codec import CHUNK_BYTES, answer, body
 from hub.wire.context import hub
 from hub.wire.signed import read_download, read_upload
-from storage import NotFound, Store
+from storage import DigestMismatch, NotFound, Store
 
 wire = Blueprint("transfer", __name__, url_prefix="/-")
 RANGE = re.compile(r"bytes=(\d+)-(\d*)")
@@ -31,7 +31,10 @@ def upload(token: str) -> Response:
         if file.tell() != size:
             raise Invalid("body", f"has {file.tell()} bytes, announced were {size}.")
         file.seek(0)
-        hub().services.archive.put(staging_key(repository_id, mpack_id), file, sha256=mpack_id)
+        try:
+            hub().services.archive.put(staging_key(repository_id, mpack_id), file, sha256=mpack_id)
+        except DigestMismatch:
+            raise Invalid("body", "is not the announced pack: its SHA-256 is not the mpack_id.") from None
     return answer({"size": size})
 
 
