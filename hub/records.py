@@ -18,7 +18,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from hub.errors import Invalid
@@ -111,7 +111,9 @@ def check_time(value: str, field: str) -> str:
     """
     try:
         moment = datetime.fromisoformat(value)
-    except ValueError:
+        # The database keeps instants in UTC: one whose year is out of range there could never be read again.
+        moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         moment = None
     if moment is None or moment.tzinfo is None or moment.isoformat() != value:
         raise Invalid(field, "must be ISO 8601 with an offset, like 2026-03-24T12:00:00.123456+00:00")
