@@ -51,12 +51,12 @@ def stage_objects(services: Services, repository_id: UUID, objects: Iterable[tup
                 if object_id not in held:
                     writer.add_object(object_id, content)
                     stored.append(object_id)
-                elif object_id != records.object_id(content):
-                    # A wrong upload is refused whatever lies here already.
-                    raise Invalid(f"objects[{object_id}]", "its content has another id.")
             batch.clear()
 
         for object_id, content in objects:
+            # A wrong upload is refused whatever lies here already, and whatever follows it.
+            if object_id != records.object_id(content):
+                raise Invalid(f"objects[{object_id}]", "its content has another id.")
             count += 1
             batch[object_id] = content
             waiting += len(content)

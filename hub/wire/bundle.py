@@ -37,13 +37,13 @@ def read_objects(stream: CappedStream, object_bytes: int) -> Iterator[tuple[str,
         unpacker = _unpacker(stream, object_bytes + 1024)
         for key in _keys(unpacker):
             if key == "objects":
-                yield from _objects(unpacker, "objects")
+                yield from _objects(unpacker, object_bytes)
             else:
                 unpacker.skip()
         _end(unpacker)
 
 
-def read_push(stream: CappedStream, file: BinaryIO) -> PushRequest:
+def read_push(stream: CappedStream, file: BinaryIO, object_bytes: int) -> PushRequest:
     """Write the bundle of a `push` body to `file` as a pack, and say what the push asks for.
 
     Every record is checked on its own, its id recomputed. Raises Invalid and TooLarge.
@@ -55,7 +55,7 @@ def read_push(stream: CappedStream, file: BinaryIO) -> PushRequest:
         unpacker = _unpacker(stream, RECORD_BYTES)
         for key in _keys(unpacker):
             if key == "bundle":
-                _read_bundle(unpacker, writer)
+                _read_bundle(unpacker, writer, object_bytes)
             elif key == "branch":
                 branch = check_branch(unpacker.unpack())
             elif key == "force":
@@ -70,7 +70,7 @@ def read_push(stream: CappedStream, file: BinaryIO) -> PushRequest:
     return PushRequest(branch, force, writer.finish())
 
 
-def _read_bundle(unpacker: msgpack.Unpacker, writer: PackWriter) -> None:
+def _read_bundle(unpacker: msgpack.Unpacker, writer: PackWriter, object_bytes: int) -> None:
     def commit(place: int) -> None:
         writer.add_commit(parse_commit(_map(unpacker, f"commits[{place}]"), f"commits[{place}]"))
 
@@ -80,7 +80,7 @@ def _read_bundle(unpacker: msgpack.Unpacker, writer: PackWriter) -> None:
     readers: dict[str, Callable[[int], None]] = {"commits": commit, "snapshots": snapshot}
     for key in _keys(unpacker):
         if key == "objects":
-            for object_id, content in _objects(unpacker, "objects"):
+            for object_id, content in _objects(unpacker, object_bytes):
                 writer.add_object(object_id, content)
         elif key in readers:
             for place in range(unpacker.read_array_header()):
@@ -89,13 +89,16 @@ def _read_bundle(unpacker: msgpack.Unpacker, writer: PackWriter) -> None:
             unpacker.skip()
 
 
-def _objects(unpacker: msgpack.Unpacker, field: str) -> Iterator[tuple[str, bytes]]:
+def _objects(unpacker: msgpack.Unpacker, object_bytes: int) -> Iterator[tuple[str, bytes]]:
     for place in range(unpacker.read_array_header()):
-        record = _map(unpacker, f"{field}[{place}]")
+        field = f"objects[{place}]"
+        record = _map(unpacker, field)
         content = record.get("content")
         if not isinstance(content, bytes):
-            raise Invalid(f"{field}[{place}].content", "must be binary (msgpack bin).")
-        yield check_id(record.get("object_id"), f"{field}[{place}].object_id"), content
+            raise Invalid(f"{field}.content", "must be binary (msgpack bin).")
+        if len(content) > object_bytes:
+            raise TooLarge(f"{field} has {len(content)} bytes; this hub takes at most {object_bytes} in one object.")
+        yield check_id(record.get("object_id"), f"{field}.object_id"), content
 
 
 def _map(unpacker: msgpack.Unpacker, field: str) -> dict[str, Any]:
@@ -114,11 +117,8 @@ def _keys(unpacker: msgpack.Unpacker) -> Iterator[str]:
 
 
 def _end(unpacker: msgpack.Unpacker) -> None:
-    try:
-        unpacker.skip()
-    except msgpack.OutOfData:
-        return
-    raise Invalid("body", "has bytes after its end.")
+    if unpacker.read_bytes(1):
+        raise Invalid("body", "has bytes after its end.")
 
 
 def _unpacker(stream: CappedStream, record_bytes: int) -> msgpack.Unpacker:

@@ -74,7 +74,7 @@ def push(owner: str, slug: str) -> Response:
     repository = opened(owner, slug, Right.WRITE)
     services = hub().services
     with tempfile.TemporaryFile() as file:
-        request = bundle.read_push(body(services.settings.max_bundle_bytes), file)
+        request = bundle.read_push(body(services.settings.max_bundle_bytes), file, services.settings.max_object_bytes)
         incoming = read_incoming(
             PackReader.open(FileSource(file)),
             file,
