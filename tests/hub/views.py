@@ -111,9 +111,9 @@ def rows(world: World, query: str, **params: Any) -> list[Any]:
 def footprint(world: World) -> dict[str, Any]:
     """Everything that is stored: rows of each table, keys of each store."""
     tables = [f"hub.{name}" for name in HUB_TABLES] + ["tasks.job", "tasks.attempt"]
-    counts = {table: rows(world, f"SELECT count(*) FROM {table}")[0][0] for table in tables}
+    counts = rows(world, " UNION ALL ".join(f"SELECT '{table}', count(*) FROM {table}" for table in tables))
     return {
-        **counts,
+        **dict(tuple(row) for row in counts),
         "archive": sorted(stat.key for stat in world.archive.list()),
         "cache": sorted(stat.key for stat in world.cache.list()),
         "heads": rows(world, "SELECT repository_id, name, head_commit_id FROM hub.branch ORDER BY 1, 2"),
