@@ -68,7 +68,7 @@ def _spans(raw: bytes, field: str) -> dict[str, tuple[int, int]]:
         if not isinstance(key, str):
             raise Invalid(field, f"every key must be a string of less than {_MAX_KEY_BYTES} bytes")
         if key in spans:
-            raise Invalid(f"{field}.{key}", "is there twice")
+            raise Invalid(field, f"has the key {key!r} twice")
         spans[key] = (middle, walker.tell())
     if walker.tell() != len(raw):
         raise Invalid(field, f"has {len(raw) - walker.tell()} bytes after its end")

@@ -45,7 +45,7 @@ def test_large_record_is_refused() -> None:
 def test_repeated_key_is_refused() -> None:
     raw = msgpack.packb(good())
     twice = b"\xde\x00\x17" + raw[3:] + msgpack.packb("message") + msgpack.packb("other")
-    with pytest.raises(Invalid, match="message: is there twice"):
+    with pytest.raises(Invalid, match="the key 'message' twice"):
         parse_commit(twice)
 
 
