@@ -14,23 +14,6 @@ from hub.pack.writer import PackWriter
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 WORDS = ("pack", "clone", "branch", "commit", "lease", "token", "queue", "worker", "index", "block", "range", "digest")
-    "pack",
-    "clone",
-    "branch",
-    "commit",
-    "lease",
-    "token",
-    "queue",
-    "worker",
-    "index",
-    "block",
-    "range",
-    "digest",
-    "store",
-    "bytes",
-    "wire",
-    "hub",
-]
 
 
 @dataclass
