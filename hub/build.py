@@ -39,7 +39,8 @@ def build_pack(
         if len(block) < place.block.entry_count or place.block.raw_length < COPY_BYTES:
             writer.add_object(place.entry.entity_id, reader.content(place))
         elif place is block[0]:
-            writer.copy_block(reader.stream(place), place.block, [item.entry for item in block])
+            entries = sorted((item.entry for item in block), key=lambda entry: entry.offset)
+            writer.copy_block(reader.stream(place), place.block, entries)
     for snapshot_id, manifest, created_at in snapshots(session, repository_id, contents.snapshots):
         writer.add_snapshot(Snapshot(snapshot_id, decode_manifest(manifest), created_at))
     for record in records(session, repository_id, contents.commits):

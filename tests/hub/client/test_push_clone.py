@@ -23,7 +23,7 @@ from hub.client.transport import Remote
 from hub.client.tree import read_tree
 from storage import Prefixed, Store
 from tests.hub.client.scripted import silent_handler
-from tests.hub.world import World
+from tests.hub.world import History, World
 
 pytestmark = pytest.mark.integration
 
@@ -290,6 +290,18 @@ def test_thousand_files_come_back_equal(hub: World, remote: Remote, tmp_path: Pa
     cloned = clone(remote, tmp_path / "copy", Silent())
     assert cloned.files == 1_000
     assert same(source, tmp_path / "copy")
+
+
+def test_objects_that_lie_in_another_order_than_their_paths_come_back_equal(
+    world: World, history: History, tmp_path: Path
+) -> None:
+    """Another client's pack, its blocks full and wanted whole: the hub copies them as they lie."""
+    tree = {f"f{number:03}": hashlib.shake_256(bytes([number])).digest(9_000) for number in range(120)}
+    assert world.push_mpack(history, history.commit(tree)).status_code == 200
+    world.drain()
+    with served(world) as address, Remote(address, timing=Timing(wait_seconds=0)) as remote:
+        clone(remote, tmp_path / "copy", Silent())
+    assert {name: (tmp_path / "copy" / name).read_bytes() for name in tree} == tree
 
 
 def test_large_incompressible_files_come_back_equal(hub: World, remote: Remote, tmp_path: Path) -> None:
