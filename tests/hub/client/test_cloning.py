@@ -294,6 +294,23 @@ def test_directory_that_appears_meanwhile_is_not_replaced(server: ScriptedServer
     assert files_of(tmp_path) == {"notes/mine": b"mine"}
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_interrupted_clone_leaves_nothing(
+    server: ScriptedServer, remote: Remote, tmp_path: Path, *, exists: bool
+) -> None:
+    class Interrupted(Silent):
+        def begin(self, what: str, *_: object) -> None:
+            if what == "Writing files":
+                raise KeyboardInterrupt
+
+    serve(server, history(TREE))
+    if exists:
+        (tmp_path / "notes").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        clone(remote, tmp_path / "notes", Interrupted())
+    assert [path.name for path in tmp_path.rglob("*")] == (["notes"] if exists else [])
+
+
 def test_file_that_appears_meanwhile_is_not_overwritten(
     server: ScriptedServer, remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
