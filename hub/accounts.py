@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from uuid import UUID, uuid4
 
@@ -12,10 +11,9 @@ from sqlalchemy.orm import Session
 from hub.auth import issue_token
 from hub.errors import Conflict, Invalid, Missing
 from hub.models import Membership, Principal, Repository, Token
-from hub.models.repository import find_repository
+from hub.models.principal import NAME
+from hub.models.repository import find_repository, is_path
 
-NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,37}[a-z0-9])?")
-SLUG = re.compile(r"[a-z0-9]([a-z0-9._-]{0,98}[a-z0-9])?")
 RESERVED = frozenset({"api", "health", "static", "login", "logout", "admin", "metrics", "docs"})
 """First parts of the hub's own URLs, now or later."""
 
@@ -97,6 +95,6 @@ def grant(session: Session, path: str, name: str, role: str | None) -> None:
 def split_path(path: str) -> tuple[str, str]:
     """OWNER and SLUG of OWNER/SLUG. Raises Invalid."""
     owner, slash, slug = path.partition("/")
-    if not slash or not NAME.fullmatch(owner) or not SLUG.fullmatch(slug) or ".." in slug:
+    if not slash or not is_path(owner, slug):
         raise Invalid("repository", "must be OWNER/SLUG in lower-case letters, digits, dots, hyphens and underscores.")
     return owner, slug

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from hub.errors import Forbidden, Missing, Unauthenticated
 from hub.models import Membership, Principal, Repository, Token
-from hub.models.repository import find_repository
+from hub.models.repository import find_repository, is_path
 
 MARK = "ph_"
 """Every token begins so: a leaked one is recognised by scanners, and by people."""
@@ -111,7 +111,8 @@ def open_repository(session: Session, caller: Caller | None, owner: str, slug: s
     repository = find_repository(session, owner, slug)
     right = Right.NONE if repository is None else right_of(session, caller, repository)
     if repository is None or right is Right.NONE:
-        raise Missing(f"There is no repository {owner}/{slug} here, or none that you may read.")
+        name = f"{owner}/{slug}" if is_path(owner, slug) else "of this name"
+        raise Missing(f"There is no repository {name} here, or none that you may read.")
     if right >= need:
         return repository
     if caller is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from uuid import UUID
 
@@ -9,6 +10,8 @@ from sqlalchemy import DateTime, FetchedValue, ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
 from hub.models.base import Model
+
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,37}[a-z0-9])?")
 
 
 class Principal(Model):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
@@ -11,7 +12,9 @@ from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from hub.models.base import Model
 from hub.models.history import Branch
-from hub.models.principal import Principal
+from hub.models.principal import NAME, Principal
+
+SLUG = re.compile(r"[a-z0-9]([a-z0-9._-]{0,98}[a-z0-9])?")
 
 
 class Repository(Model):
@@ -41,11 +44,18 @@ class Membership(Model):
 
 def find_repository(session: Session, owner: str, slug: str) -> Repository | None:
     """The repository at OWNER/SLUG, whoever asks; `hub.auth` decides who may know of it."""
+    if not is_path(owner, slug):
+        return None  # A URL can hold what no text column can, NUL for one.
     return session.scalars(
         select(Repository)
         .join(Principal, Principal.principal_id == Repository.owner_id)
         .where(Principal.name == owner, Repository.slug == slug)
     ).one_or_none()
+
+
+def is_path(owner: str, slug: str) -> bool:
+    """Whether a repository can be called OWNER/SLUG."""
+    return bool(NAME.fullmatch(owner) and SLUG.fullmatch(slug)) and ".." not in slug
 
 
 def lock_repository(session: Session, repository_id: UUID) -> Repository:
