@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from uuid import uuid4
@@ -207,3 +210,17 @@ def test_module_command_says_what_is_wrong_with_the_path(path: str, said: str) -
     result = CliRunner().invoke(main, ["--app", path, "jobs", "list"])
     assert result.exit_code == 2
     assert said in result.output.replace("\n", " ")
+
+
+def test_commands_in_the_operators_guide_are_real(app: tasks.App) -> None:
+    guide = (Path(__file__).parents[2] / "docs/how-to/operate-the-queue.md").read_text(encoding="utf-8")
+    calls = re.findall(r"(?:^\$ |`)packhouse ((?:worker|sweep|jobs)[^`\n]*)", guide, flags=re.MULTILINE)
+    assert len(calls) >= 8
+    for call in calls:
+        words = shlex.split(call.replace("JOB", str(uuid4())))
+        command: click.Command = group(lambda: app)
+        while isinstance(command, click.Group):
+            found = command.get_command(click.Context(command), words.pop(0))
+            assert found is not None, call
+            command = found
+        command.make_context("packhouse", words)
