@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
 
 from hub.client.cloning import clone
 from hub.client.errors import Refused
@@ -20,11 +20,11 @@ from hub.client.pushing import Wish, push_directory
 from hub.client.transport import Remote
 from hub.client.tree import read_tree
 from hub.embedded.state import State
+from hub.errors import Conflict
 
 OPERATOR = "example"
 REPOSITORY = "example/hello"
-WAIT_SECONDS = 120.0
-COMMAND_SECONDS = 60.0
+TIMING = Timing(wait_seconds=120)
 FILES: dict[str, bytes] = {
     "README.md": b"# Hello\n\nA directory like any other: pushed to the hub, and cloned from it.\n",
     "docs/Grüße.txt": "Grüße aus dem Verzeichnis.\n".encode(),
@@ -51,20 +51,9 @@ class Outcome:
     clone_seconds: float
 
 
-def _run(environ: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "hub.cli", *arguments],
-        env=dict(environ),
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS,
-        check=False,
-    )
-
-
 def _knows(url: str, token: str) -> bool:
     """Say whether the hub has the repository and lets the token in."""
-    with Remote(url, token) as remote:
+    with Remote(url, token, timing=TIMING) as remote:
         try:
             remote.refs()
         except Refused as error:
@@ -74,27 +63,36 @@ def _knows(url: str, token: str) -> bool:
     return True
 
 
-def operator_token(state: State, environ: Mapping[str, str], url: str) -> str:
-    """Return a token that may write to the example, making user, token and repository the first time.
+def operator_token(state: State, database_url: str, url: str) -> str:
+    """Return a token that may write to the example at `url`, making user, token and repository the first time.
 
-    Raises ExampleFailed with what the commands said.
+    Raises ExampleFailed when the hub does not take the token that it was given.
     """
     kept = state.get("operator_token")
     if kept is not None and _knows(url, kept):
         return str(kept)
-    said = []
-    # The user or the repository may be there already, from a run with another state directory: only the token
-    # must be new.
-    for arguments in (("user", "create", OPERATOR, "--superuser"), ("repo", "create", REPOSITORY)):
-        done = _run(environ, *arguments)
-        said.append(f"packhouse {' '.join(arguments)}: {(done.stderr or done.stdout).strip()}")
-    done = _run(environ, "token", "create", OPERATOR, "--json")
-    token = str(json.loads(done.stdout)["token"]) if done.returncode == 0 else ""
-    if not token or not _knows(url, token):
-        said.append(f"packhouse token create {OPERATOR}: {done.stderr.strip()}")
-        raise ExampleFailed("the example's user and repository could not be made\n" + "\n".join(said))
+    token = _make_operator(database_url)
+    if not _knows(url, token):
+        raise ExampleFailed(f"the hub does not know {url}, or refuses the token that was made for it")
     state.put("operator_token", token)
     return token
+
+
+def _make_operator(database_url: str) -> str:
+    """Make the user and the repository, unless an earlier run with another state directory has; return a new token."""
+    from hub.accounts import create_principal, create_repository, create_token  # Flask: not for a second run
+    from hub.models.base import driver_url
+
+    engine = create_engine(driver_url(database_url))
+    try:
+        with suppress(Conflict), Session(engine) as session, session.begin():
+            create_principal(session, OPERATOR, is_superuser=True)
+        with suppress(Conflict), Session(engine) as session, session.begin():
+            create_repository(session, REPOSITORY)
+        with Session(engine) as session, session.begin():
+            return create_token(session, OPERATOR, label="packhouse up")[1]
+    finally:
+        engine.dispose()
 
 
 def run_example(folder: Path, url: str, token: str) -> Outcome:
@@ -107,8 +105,7 @@ def run_example(folder: Path, url: str, token: str) -> Outcome:
         (source / path).parent.mkdir(parents=True, exist_ok=True)
         (source / path).write_bytes(content)
     began = time.monotonic()
-    timing = Timing(wait_seconds=WAIT_SECONDS)
-    with Remote(url, token, timing=timing) as remote, tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with Remote(url, token, timing=TIMING) as remote, tempfile.TemporaryDirectory(dir=folder) as scratch:
         pushed = push_directory(remote, Wish(source, "The example of packhouse up"), Silent())
         if pushed.push_id is not None:
             await_prebuilt(remote, pushed.push_id, Silent())

@@ -112,7 +112,7 @@ def _start(supervisor: Supervisor) -> None:
 def _show(supervisor: Supervisor) -> tuple[Outcome, str]:
     url = f"{supervisor.url}/{REPOSITORY}"
     try:
-        token = operator_token(supervisor.state, supervisor.environ, url)
+        token = operator_token(supervisor.state, supervisor.settings.database_url, url)
         return run_example(supervisor.state.folder("example"), url, token), token
     except (ClientError, ExampleFailed):
         supervisor.check()  # a process that has ended is the better reason

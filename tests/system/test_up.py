@@ -1,0 +1,241 @@
+"""`packhouse up` as a person runs it: real processes from start to end, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hub.settings import environment
+
+pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(300)]
+
+PATIENCE_SECONDS = 120.0
+SERVING = "Ctrl-C stops everything."
+
+
+def processes_of(state: Path) -> dict[int, str]:
+    """The processes that belong to a state directory: it is named in their command line or environment."""
+    found = {}
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit() and int(place.name) != os.getpid():
+            try:
+                command = (place / "cmdline").read_bytes()
+                known = command + (place / "environ").read_bytes()
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue
+            if str(state).encode() in known:
+                found[int(place.name)] = command.replace(b"\0", b" ").decode()[:200]
+    return found
+
+
+class Up:
+    """A running `packhouse up` and what it has said so far."""
+
+    def __init__(self, state: Path, *arguments: str) -> None:
+        self.state = state
+        # The variable marks every process that it starts.
+        environ = {**environment(), "PACKHOUSE_STATE": str(state), "PYTHONUNBUFFERED": "1"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "hub.cli", "up", *arguments],
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._lines: list[str] = []
+        self._said = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._said:
+                self._lines.append(line)
+                self._said.notify_all()
+        with self._said:
+            self._lines.append("(end)")
+            self._said.notify_all()
+
+    @property
+    def output(self) -> str:
+        return "".join(self._lines)
+
+    def wait_for(self, text: str) -> None:
+        """Wait until `text` was said; the end of the program before that is an error."""
+        with self._said:
+            said = self._said.wait_for(lambda: text in self.output or "(end)" in self.output, PATIENCE_SECONDS)
+        assert said, f"nothing was said for {PATIENCE_SECONDS} s:\n{self.output}"
+        assert text in self.output, self.output
+
+    def end(self) -> int:
+        """Wait for the end; return the exit status."""
+        status = self.process.wait(PATIENCE_SECONDS)
+        self._reader.join(PATIENCE_SECONDS)
+        return status
+
+    def child(self, name: str) -> int:
+        return int(json.loads((self.state / "state.json").read_text())[name]["pid"])
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.end()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    """Start `packhouse up` on the test's own state directory."""
+    started: list[Up] = []
+
+    def start(*arguments: str) -> Up:
+        started.append(Up(tmp_path / "state", *arguments))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+    wait_for_nobody(tmp_path / "state")
+
+
+def wait_for_nobody(state: Path) -> None:
+    deadline = time.monotonic() + 30
+    while processes_of(state) and time.monotonic() < deadline:
+        time.sleep(0.05)  # other people's children: there is no event to wait for
+    assert processes_of(state) == {}
+
+
+def test_example_comes_back_twice_and_nothing_is_left(up: Callable[..., Up], tmp_path: Path) -> None:
+    first = up("--once")
+    assert first.end() == 0, first.output
+    assert "pushed, indexed, prebuilt" in first.output
+    assert "equal byte for byte" in first.output
+    assert processes_of(tmp_path / "state") == {}
+    second = up("--once")
+    assert second.end() == 0, second.output
+    assert "already there" in second.output
+    assert "equal byte for byte" in second.output
+    assert processes_of(tmp_path / "state") == {}
+
+
+@pytest.mark.slow
+class TestServing:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+    def test_signal_stops_everything_cleanly(self, up: Callable[..., Up], number: signal.Signals) -> None:
+        serving = up()
+        serving.wait_for(SERVING)
+        assert len(processes_of(serving.state)) >= 5, "postgres, s3, web, worker and their supervisor"
+        serving.process.send_signal(number)
+        assert serving.end() == 0, serving.output
+        assert processes_of(serving.state) == {}
+        assert "database system is shut down" in (serving.state / "log/postgres.log").read_text()
+
+    def test_stop_before_it_is_ready_is_no_success(self, up: Callable[..., Up]) -> None:
+        starting = up("--once")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (starting.state / "state.json").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        starting.process.send_signal(signal.SIGTERM)
+        assert starting.end() == 1
+        assert "before the example had come back" in starting.output
+        assert processes_of(starting.state) == {}
+
+    def test_killed_supervisor_takes_everything_along_and_can_be_started_again(self, up: Callable[..., Up]) -> None:
+        serving = up()
+        serving.wait_for(SERVING)
+        serving.process.kill()
+        serving.end()
+        wait_for_nobody(serving.state)
+        again = up("--once")
+        assert again.end() == 0, again.output
+        assert "already there" in again.output
+
+    @pytest.mark.parametrize("name", ["web", "worker", "postgres", "s3"])
+    def test_death_of_a_process_is_reported_and_ends_the_rest(self, up: Callable[..., Up], name: str) -> None:
+        serving = up()
+        serving.wait_for(SERVING)
+        os.kill(serving.child(name), signal.SIGKILL)
+        assert serving.end() == 1
+        assert f"Error: {name} ended by itself (signal SIGKILL); the last lines of" in serving.output
+        assert f"log/{name}.log" in serving.output
+        wait_for_nobody(serving.state)
+
+    def test_second_supervisor_is_refused_and_the_first_goes_on(self, up: Callable[..., Up]) -> None:
+        first = up()
+        first.wait_for(SERVING)
+        second = up("--once")
+        assert second.end() == 1
+        assert f"is in use by process {first.process.pid}" in second.output
+        assert first.process.poll() is None
+        first.process.send_signal(signal.SIGINT)
+        assert first.end() == 0
+
+    def test_taken_port_is_avoided(self, up: Callable[..., Up]) -> None:
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            busy = listener.getsockname()[1]
+            (up("--help").end(), "the state directory is made by the program itself")
+            serving = up()
+            serving.wait_for(SERVING)
+            serving.process.send_signal(signal.SIGINT)
+            assert serving.end() == 0
+            kept = json.loads((serving.state / "state.json").read_text())
+            (serving.state / "state.json").write_text(json.dumps({**kept, "web_port": busy}))
+            again = up("--once")
+            assert again.end() == 0, again.output
+            assert f":{busy}\n" not in again.output
+
+    def test_printed_commands_work_as_they_are(self, up: Callable[..., Up], tmp_path: Path) -> None:
+        serving = up()
+        serving.wait_for(SERVING)
+        (tmp_path / "mine").mkdir()
+        (tmp_path / "mine/file").write_text("mine")
+        commands = "\n".join(line for line in serving.output.splitlines() if line.startswith("  "))
+        commands = commands.replace("DIRECTORY", "mine").replace("COPY", "copy")
+        shell = shutil.which("sh")
+        assert shell is not None
+        done = subprocess.run(
+            [shell, "-e"],
+            input=commands,
+            text=True,
+            cwd=tmp_path,
+            env={"PATH": os.defpath, "HOME": str(tmp_path)},
+            capture_output=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "copy/file").read_text() == "mine"
+
+    def test_given_port_is_used(self, up: Callable[..., Up]) -> None:
+        with socket.socket() as holder:
+            holder.bind(("127.0.0.1", 0))
+            port = holder.getsockname()[1]
+        done = up("--once", "--port", str(port))
+        assert done.end() == 0, done.output
+        assert re.search(rf"The hub is at +http://127\.0\.0\.1:{port}$", done.output, flags=re.MULTILINE)
+
+
+def test_half_replaced_s3_is_refused_by_name(tmp_path: Path) -> None:
+    environ = {**environment(), "PACKHOUSE_STATE": str(tmp_path / "state"), "S3_ACCESS_KEY_ID": "key"}
+    done = subprocess.run(
+        [sys.executable, "-m", "hub.cli", "up", "--once"], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == "Error: S3_ENDPOINT_URL must be set as well, or neither of the S3 keys\n"
