@@ -78,10 +78,10 @@ def up(directory: Path, port: int | None, *, once: bool) -> None:
         supervisor = Supervisor(state, environment(), port=port)
         _start(supervisor)
         outcome, token = _show(supervisor)
-        _report(supervisor, outcome, supervisor.write_environment({"PACKHOUSE_TOKEN": token}))
+        _report(outcome)
         if not once:
             served = True
-            _say("\nCtrl-C stops everything.")
+            _explain(supervisor, supervisor.write_environment({"PACKHOUSE_TOKEN": token}))
             supervisor.watch()
     except Stopped as stopped:
         _say(f"\nStopping ({signal.Signals(stopped.number).name}) …")
@@ -119,20 +119,24 @@ def _show(supervisor: Supervisor) -> tuple[Outcome, str]:
         raise
 
 
-def _report(supervisor: Supervisor, outcome: Outcome, environment_file: Path) -> None:
+def _report(outcome: Outcome) -> None:
     done = "pushed, indexed, prebuilt" if outcome.pushed else "already there"
     _say(
         f"Example {REPOSITORY}: {outcome.files} files, {outcome.size:,} bytes, commit {outcome.commit_id[:12]} "
-        f"{done} ({outcome.push_seconds:.1f} s), cloned ({outcome.clone_seconds:.1f} s), equal byte for byte.\n"
+        f"{done} ({outcome.push_seconds:.1f} s), cloned ({outcome.clone_seconds:.1f} s), equal byte for byte."
     )
+
+
+def _explain(supervisor: Supervisor, environment_file: Path) -> None:
     url, shown = supervisor.url, _shown(environment_file)
-    _say(f"The hub is at   {url}")
+    _say(f"\nThe hub is at   {url}")
     _say(f"Its logs are in {_shown(supervisor.state.folder('log'))}/\n")
     _say("Push a directory of your own, in another terminal, from this directory:\n")
     _say(f"  . {shown}        # PACKHOUSE_TOKEN and the rest of what an operator needs")
     _say(f"  packhouse repo create {OPERATOR}/mine")
     _say(f'  packhouse push DIRECTORY {url}/{OPERATOR}/mine -m "First"')
     _say(f"  packhouse clone {url}/{OPERATOR}/mine COPY")
+    _say("\nCtrl-C stops everything.")
 
 
 def _shown(path: Path) -> str:
