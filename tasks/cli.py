@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from typing import NoReturn
 
 import click
 
@@ -99,12 +100,19 @@ def _worker(load: Load) -> click.Command:
             raise click.UsageError(str(error)) from None
         start_log(log_level, json_lines=as_json)
         if timers.run(made, poll=poll, sweep=sweep, listen=listen):
-            # A thread cannot be ended from outside. Its job is released and its writes are refused: leave it.
-            logging.shutdown()
-            sys.stdout.flush()
-            os._exit(0)
+            _leave()
 
     return worker
+
+
+def _leave() -> NoReturn:
+    """End the process without waiting for its threads.
+
+    A thread cannot be ended from outside. The jobs of those left are released and their writes are refused.
+    """
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _sweep(load: Load) -> click.Command:

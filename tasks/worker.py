@@ -6,22 +6,19 @@
 from __future__ import annotations
 
 import logging
-import os
-import secrets
-import socket
 import threading
 import time
-from importlib.metadata import PackageNotFoundError, version
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Self
 
 from tasks import queue, workers
 from tasks import sweep as sweeping
 from tasks.attempt import Attempts, Settled
 from tasks.holding import REFUSED, Held
-from tasks.job import SweepCounts, WorkerInfo
+from tasks.identity import new_worker_id, worker_info
+from tasks.job import SweepCounts
 from tasks.options import CONCURRENCY_MAX, GRACE_SECONDS, check_name, check_number
 from tasks.pool import DATABASE_AWAY, Pool
+from tasks.slots import Slots
 from tasks.verdict import describe
 
 if TYPE_CHECKING:
@@ -36,18 +33,6 @@ log = logging.getLogger(__name__)
 
 OTHER_CONNECTIONS = 3
 """Beside one connection per slot: tick, heartbeat, sweep."""
-
-
-def new_worker_id() -> str:
-    """`host:pid:random`. Names come back with containers and pids; the random part does not."""
-    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-
-
-def _version() -> str:
-    try:
-        return version("packhouse")
-    except PackageNotFoundError:
-        return ""
 
 
 class Worker:
@@ -74,9 +59,7 @@ class Worker:
         self.concurrency = concurrency
         self.worker_id = worker_id or new_worker_id()
         self.grace = grace
-        self._info = WorkerInfo(
-            self.worker_id, socket.gethostname(), os.getpid(), self.queues, sorted(app.tasks), _version()
-        )
+        self._info = worker_info(self.worker_id, self.queues, list(app))
         self._pool = Pool(app.database_url, concurrency + OTHER_CONNECTIONS, self.worker_id)
         self._hurry = threading.Event()
         self._attempts = Attempts(app, self._pool, self.worker_id, self._hurry)
@@ -85,8 +68,7 @@ class Worker:
         self._stopping = False
         self._ticking = threading.Lock()
         self._look_again = threading.Event()
-        self._inbox: SimpleQueue[Held | None] = SimpleQueue()
-        self._slots: list[threading.Thread] = []
+        self._slots = Slots(concurrency, self._run_and_tick)
         self._registered = False
 
     def __enter__(self) -> Self:
@@ -130,7 +112,7 @@ class Worker:
             try:
                 self._look_again.clear()
                 for held in self._claim(self._free(), None):
-                    self._inbox.put(held)
+                    self._slots.put(held)
                     claimed += 1
             finally:
                 self._ticking.release()
@@ -170,6 +152,10 @@ class Worker:
             workers.register_worker(conn, self._info)
         self._registered = True
 
+    def start_slots(self) -> None:
+        """Start the threads that run what `tick` claims."""
+        self._slots.start()
+
     def hurry(self) -> None:
         """Make `stop` release what still runs now. Safe in a signal handler."""
         self._hurry.set()
@@ -194,8 +180,7 @@ class Worker:
     def close(self) -> None:
         """Stop without grace, leave the list of live workers and close the connections."""
         self.stop(0)
-        for _ in self._slots:
-            self._inbox.put(None)
+        self._slots.close()
         if self._registered:
             self._forget()
         self._pool.close()
@@ -232,6 +217,11 @@ class Worker:
                 self._held.pop(held.claim.claim_token, None)
                 self._changed.notify_all()
 
+    def _run_and_tick(self, held: Held) -> None:
+        self._run(held)
+        # This slot is free: look at once, the next job need not wait for a timer.
+        self.tick()
+
     def _release(self, held: Held) -> bool:
         try:
             with self._pool.transaction() as conn:
@@ -247,24 +237,3 @@ class Worker:
         held.lost = True
         log.info("job_id=%s outcome=%s worker stops", held.claim.job_id, outcome)
         return True
-
-    def start_slots(self) -> None:
-        """Start the threads that run what `tick` claims; as daemons, since a task may never end."""
-        if not self._slots:
-            self._slots = [
-                threading.Thread(target=self._work, name=f"slot-{number}", daemon=True)
-                for number in range(self.concurrency)
-            ]
-            for thread in self._slots:
-                thread.start()
-
-    def _work(self) -> None:
-        while (held := self._inbox.get()) is not None:
-            try:
-                self._run(held)
-                # This slot is free: look at once, the next job need not wait for a timer.
-                self.tick()
-            except DATABASE_AWAY as away:
-                log.warning("no claim, the next poll tries again: %s", describe(away))
-            except BaseException:
-                log.exception("slot goes on after an unexpected error")
