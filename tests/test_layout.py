@@ -20,7 +20,7 @@ FUNCTION_LINES_MAX = 70
 ENVIRONMENT_READERS = {"hub/settings.py", "migrations/env.py"}
 JOB_TABLES = re.compile(r"\b(?:FROM|INTO|UPDATE|JOIN|ONLY|TABLE)\s+tasks\.(?:job|attempt|worker)\b", re.IGNORECASE)
 LEFT_OVER = re.compile(r"\b(?:TODO|FIXME|XXX|HACK|WIP)\b")
-ELSEWHERE_WORDS = re.compile(r"\.\./shared|/work/|\bChatGPT\b|\bClaude\b|\bAI\b|\bLLM\b|the issue\b|the spec file")
+ELSEWHERE_WORDS = re.compile(r"\.\./shared|/work/main|\bChatGPT\b|\bClaude\b|\bAI\b|\bLLM\b|the issue\b|the spec file")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
