@@ -8,24 +8,29 @@ from dataclasses import dataclass
 from typing import NoReturn
 from uuid import UUID
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from hub.build import build_pack
 from hub.difference import difference, known_commits
 from hub.errors import FetchNotIndexed, NotReady, WorkFailed
-from hub.keys import cache_key
+from hub.keys import cache_key, mpack_key
 from hub.models import Mpack
 from hub.models.history import branch_heads
 from hub.prebuild import cached_mpack
 from hub.services import Services
 from hub.work import INDEX, PREBUILD, Work
 from storage import AlreadyExists, NotFound
+from tasks.errors import error_code
 from tasks.job import Job
 from tasks.queue import list_jobs
 from tasks.why import why
 
 RETRY_SECONDS = 1
+BROKEN = ("failed", "quarantined")
+"""How a job ends that will never do its work."""
+JOBS_SEEN = 100
+"""Ended jobs that are looked through for the one that explains a gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +58,11 @@ def fetch_mpack(services: Services, work: Work, repository_id: UUID, want: list[
             if hit is not None and _is_stored(services, repository_id, hit[0]):
                 return Fetched(*hit, heads)
             if set(wanted) == set(heads.values()):
-                _wait(services, work, session, repository_id)
+                _wait(services, work, session, repository_id, gap=False)
         try:
             return _build(services, session, repository_id, wanted, have, heads)
         except FetchNotIndexed:
-            _wait(services, work, session, repository_id)
+            _wait(services, work, session, repository_id, gap=True)
 
 
 def _is_stored(services: Services, repository_id: UUID, mpack_id: str) -> bool:
@@ -82,15 +87,15 @@ def _build(
     return Fetched(summary.mpack_id, summary.size, heads)
 
 
-def _wait(services: Services, work: Work, session: Session, repository_id: UUID) -> NoReturn:
+def _wait(services: Services, work: Work, session: Session, repository_id: UUID, *, gap: bool) -> NoReturn:
     """Say why there is nothing to send yet: which jobs are waited for, or which one has failed."""
     live = [*_live(session, repository_id, INDEX), *_live(session, repository_id, PREBUILD)]
     if not live:
-        raise_failure(session, repository_id)
+        raise_failure(session, repository_id, gap=gap)
+        session.rollback()  # gives the connection back: a request that held two would lock up a used-up pool
         with services.sessions.begin() as writing:
             heads = branch_heads(writing, repository_id)
             work.enqueue_prebuild(writing, repository_id, sorted(set(heads.values())))
-        session.rollback()
         live = _live(session, repository_id, PREBUILD)
     raise NotReady(
         "The pack of this repository is being prepared; try again in a moment.",
@@ -99,25 +104,42 @@ def _wait(services: Services, work: Work, session: Session, repository_id: UUID)
     )
 
 
-def raise_failure(session: Session, repository_id: UUID) -> None:
-    """Raise WorkFailed when a pack has no index and its job has ended, or the last prebuild failed on a full index.
+def raise_failure(session: Session, repository_id: UUID, *, gap: bool) -> None:
+    """Raise WorkFailed for the job whose failure leaves nothing to send. To be called when no job is under way.
 
-    To be called when no job is under way. A prebuild that failed for want of an index which is there by now is no
-    failure: it is run again.
+    `gap`: objects are not in the index. Without one only the cache is missing, and what the last prebuild came to
+    tells whether another can succeed: a pack that has no index may be needed by nobody any more.
     """
-    packs = session.execute(
-        select(Mpack.state, Mpack.indexed_at).where(Mpack.repository_id == repository_id, Mpack.state != "staged")
-    ).all()
-    if any(indexed_at is None for _, indexed_at in packs):
-        failed = _ended(session, repository_id, INDEX)
-        if failed:
-            raise WorkFailed(_sentence(failed[0]), job_id=str(failed[0].job_id))
-    prebuilds = list_jobs(session, task=PREBUILD, scope=str(repository_id), limit=1)
-    latest_index = max((indexed_at for _, indexed_at in packs if indexed_at is not None), default=None)
-    for job in prebuilds:
-        broken = job.status in ("failed", "quarantined")
-        if broken and job.started_at is not None and latest_index is not None and job.started_at > latest_index:
-            raise WorkFailed(_sentence(job), job_id=str(job.job_id))
+    prebuild = next(iter(list_jobs(session, task=PREBUILD, scope=str(repository_id), limit=1)), None)
+    if prebuild is not None and prebuild.status not in BROKEN:
+        prebuild = None
+    if gap or (prebuild is not None and prebuild.last_error_code == error_code(FetchNotIndexed(1))):
+        index = _broken_index(session, repository_id)
+        if index is not None:
+            raise WorkFailed(_sentence(index), job_id=str(index.job_id))
+    if prebuild is None or prebuild.started_at is None:
+        return
+    indexed_at = session.scalars(select(func.max(Mpack.indexed_at)).where(Mpack.repository_id == repository_id)).one()
+    # A prebuild that failed for want of an index which is there by now is no failure: it is run again.
+    if indexed_at is None or prebuild.started_at > indexed_at:
+        raise WorkFailed(_sentence(prebuild), job_id=str(prebuild.job_id))
+
+
+def _broken_index(session: Session, repository_id: UUID) -> Job | None:
+    """The newest index job that has ended and left a pack without index."""
+    unindexed = session.scalars(
+        select(Mpack.mpack_id).where(
+            Mpack.repository_id == repository_id, Mpack.indexed_at.is_(None), Mpack.state != "staged"
+        )
+    )
+    keys = {mpack_key(mpack_id) for mpack_id in unindexed}
+    ended = [
+        job
+        for status in BROKEN
+        for job in list_jobs(session, task=INDEX, scope=str(repository_id), status=status, limit=JOBS_SEEN)
+        if job.payload["kwargs"]["mpack_key"] in keys
+    ]
+    return max(ended, key=lambda job: job.seq, default=None)
 
 
 def _sentence(job: Job) -> str:
@@ -131,15 +153,6 @@ def _live(session: Session, repository_id: UUID, task: str) -> list[Job]:
         job
         for status in ("running", "pending")
         for job in list_jobs(session, task=task, scope=scope, status=status, limit=20)
-    ]
-
-
-def _ended(session: Session, repository_id: UUID, task: str) -> list[Job]:
-    scope = str(repository_id)
-    return [
-        job
-        for status in ("quarantined", "failed", "cancelled")
-        for job in list_jobs(session, task=task, scope=scope, status=status, limit=1)
     ]
 
 

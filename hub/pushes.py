@@ -12,6 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from hub.errors import HubError, Invalid, Missing, TooLarge
+from hub.fetch import BROKEN
 from hub.keys import archive_key, staging_key
 from hub.models import Mpack, Push
 from hub.models.history import branch_heads, is_ancestor
@@ -28,8 +29,6 @@ from tasks.job import Job
 from tasks.queue import get_job
 
 log = logging.getLogger(__name__)
-
-BROKEN = ("failed", "quarantined")
 
 
 def stored_upload(services: Services, repository_id: UUID, mpack_id: str) -> bool:

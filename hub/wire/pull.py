@@ -95,7 +95,7 @@ def _locate(session: Session, repository_id: UUID, contents: Difference) -> list
         except FetchNotIndexed:
             session.rollback()
             if not under_way:
-                raise_failure(session, repository_id)
+                raise_failure(session, repository_id, gap=True)
             if not under_way or time.monotonic() > deadline:
                 sentence = "The last push is still being indexed; try again in a few seconds."
                 raise NotReady(sentence, retry_after=5, why=[]) from None
