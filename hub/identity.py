@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeGuard
 from uuid import UUID
 
-import msgpack
-
 from hub.models import Repository
+from hub.record_bytes import decode_record, delta_domain
 from hub.records import Commit
 
 DOMAIN = re.compile(r"[a-z][a-z0-9_-]{0,63}")
@@ -27,16 +26,16 @@ def learn(repository: Repository, branch: str, commits: Sequence[Commit]) -> Non
     for commit in commits:
         if repository.muse_repo_id is not None and repository.domain != "code":
             return
-        record: Mapping[str, Any] = msgpack.unpackb(commit.raw)
-        if repository.muse_repo_id is None and not commit.parents and _is_uuid(record.get("repo_id")):
-            repository.muse_repo_id = record["repo_id"]
-        delta = record.get("structured_delta")
-        domain = delta.get("domain") if isinstance(delta, Mapping) else None
-        if isinstance(domain, str) and DOMAIN.fullmatch(domain):
+        if repository.muse_repo_id is None and not commit.parents:
+            repo_id = decode_record(commit.raw, "commit").get("repo_id")
+            if _is_uuid(repo_id):
+                repository.muse_repo_id = repo_id
+        domain = delta_domain(commit.raw)
+        if domain is not None and DOMAIN.fullmatch(domain):
             repository.domain = domain
 
 
-def _is_uuid(value: object) -> bool:
+def _is_uuid(value: object) -> TypeGuard[str]:
     if not isinstance(value, str):
         return False
     try:

@@ -15,6 +15,7 @@ MAX_PLAIN_BYTES = 1024 * 1024
 """Bytes of one record without its structured_delta."""
 
 _DELTA = "structured_delta"
+_DOMAIN = msgpack.packb("domain")
 _MAX_KEY_BYTES = 256
 
 
@@ -39,6 +40,7 @@ def decode_record(raw: bytes, field: str) -> dict[str, Any]:
         raise TooLarge(f"{field}: a record of {len(raw)} bytes; at most {MAX_RECORD_BYTES} are allowed")
     try:
         spans = _spans(raw, field)
+        spans.pop(_DELTA, None)
         plain = sum(end - start for start, end in spans.values())
         if plain > MAX_PLAIN_BYTES:
             raise TooLarge(f"{field}: {plain} bytes besides structured_delta; at most {MAX_PLAIN_BYTES} are allowed")
@@ -50,8 +52,31 @@ def decode_record(raw: bytes, field: str) -> dict[str, Any]:
     return record
 
 
+def delta_domain(raw: bytes) -> str | None:
+    """The `domain` in the structured_delta of a record that `decode_record` takes; None when there is none.
+
+    Nothing else of the delta is decoded: it is the client's own, as large as the record may be, and of any form.
+    """
+    start, end = _spans(raw, "commit").get(_DELTA, (0, 0))
+    delta = raw[start:end]
+    walker = msgpack.Unpacker(max_buffer_size=max(len(delta), 1))
+    walker.feed(delta)
+    try:
+        for _ in range(walker.read_map_header()):
+            start = walker.tell()
+            walker.skip()
+            middle = walker.tell()
+            walker.skip()
+            if delta[start:middle] == _DOMAIN and walker.tell() - middle <= _MAX_KEY_BYTES:
+                domain = msgpack.unpackb(delta[middle : walker.tell()])
+                return domain if isinstance(domain, str) else None
+    except (ValueError, msgpack.UnpackException):
+        return None  # the delta is no map, or the domain no text
+    return None
+
+
 def _spans(raw: bytes, field: str) -> dict[str, tuple[int, int]]:
-    """Where the value of each key begins and ends, structured_delta left out.
+    """Where the value of each key begins and ends.
 
     Skipping allocates nothing and fails at the first element that is not there, so that a declared count is
     known to be true before anything is built from it: `unpackb` alone takes memory for every count first.
@@ -72,7 +97,6 @@ def _spans(raw: bytes, field: str) -> dict[str, tuple[int, int]]:
         spans[key] = (middle, walker.tell())
     if walker.tell() != len(raw):
         raise Invalid(field, f"has {len(raw) - walker.tell()} bytes after its end")
-    spans.pop(_DELTA, None)
     return spans
 
 
