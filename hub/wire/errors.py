@@ -74,7 +74,7 @@ def _database_error(error: DBAPIError) -> Response:
 
 def _http_error(error: HTTPException) -> Response:
     status = error.code or 500
-    headers = {name: value for name, value in error.get_headers() if name in ("Allow", "Retry-After")}
+    headers = {name: value for name, value in error.get_headers() if name in ("Allow", "Content-Range", "Retry-After")}
     return _say(status, error.name.upper().replace(" ", "_"), error.description or error.name, {}, headers)
 
 

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 
 from flask import Blueprint, Response, request
+from werkzeug.exceptions import RequestedRangeNotSatisfiable
 
 from hub.errors import Invalid, Missing
 from hub.keys import cache_key, staging_key
@@ -16,7 +17,7 @@ from hub.wire.signed import read_download, read_upload
 from storage import DigestMismatch, NotFound, Store
 
 wire = Blueprint("transfer", __name__, url_prefix="/-")
-RANGE = re.compile(r"bytes=(\d+)-(\d*)")
+RANGE = re.compile(r"bytes=([0-9]{1,19})-([0-9]{0,19})")
 PIECE_BYTES = 4 * 1024 * 1024
 
 
@@ -47,24 +48,17 @@ def download(token: str) -> Response:
         size = store.head(key).size
     except NotFound:
         raise Missing("This pack is not here any more; ask for a new URL.") from None
-    first, last = _range(size)
-    headers = {"Accept-Ranges": "bytes", "Content-Length": str(last - first + 1), "ETag": f'"{mpack_id}"'}
-    if request.headers.get("Range") is None:
+    headers = {"Accept-Ranges": "bytes", "Content-Length": str(size), "ETag": f'"{mpack_id}"'}
+    asked = RANGE.fullmatch(request.headers.get("Range", ""))
+    if asked is None:
+        # Without a Range, or with one of a form that is not served, the whole is the answer.
         return Response(_whole(store, key), 200, headers, content_type="application/octet-stream")
+    first, last = int(asked[1]), min(int(asked[2] or size), size - 1)
+    if first > last:
+        raise RequestedRangeNotSatisfiable(size, description=f"The pack has {size} bytes; ask for bytes within it.")
+    headers["Content-Length"] = str(last - first + 1)
     headers["Content-Range"] = f"bytes {first}-{last}/{size}"
     return Response(_pieces(store, key, first, last), 206, headers, content_type="application/octet-stream")
-
-
-def _range(size: int) -> tuple[int, int]:
-    """First and last byte that are asked for."""
-    asked = request.headers.get("Range")
-    if asked is None:
-        return 0, size - 1
-    match = RANGE.fullmatch(asked)
-    first, last = (int(match[1]), int(match[2] or size - 1)) if match else (size, size)
-    if first >= size or last < first:
-        raise Invalid("Range", f"must be bytes=FIRST- or bytes=FIRST-LAST within {size} bytes.")
-    return first, min(last, size - 1)
 
 
 def _whole(store: Store, key: str) -> Iterator[bytes]:
