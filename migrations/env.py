@@ -41,9 +41,7 @@ def migrate_online() -> None:
         connection.execute(sa.text("SET lock_timeout = '4s'"))
         connection.execute(sa.text("SET statement_timeout = '60s'"))
         connection.commit()
-        context.configure(
-            connection=connection, version_table_schema="public", transaction_per_migration=True
-        )
+        context.configure(connection=connection, version_table_schema="public", transaction_per_migration=True)
         with context.begin_transaction():
             connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
             context.run_migrations()

@@ -1,7 +1,8 @@
 """The queue: one function per statement file, each inside the caller's own transaction.
 
 Nothing here commits. Every function takes a psycopg or SQLAlchemy connection or a session, and an optional
-`now`; without it every instant is the database's. What belongs to an attempt is written only while its token
+`now`; without it every instant is the database's. Longer than its neighbours because the list is not to be split:
+whoever looks for a move of a job finds all of them here. What belongs to an attempt is written only while its token
 is the current one; otherwise ClaimLost, JobTerminal or JobNotFound is raised and nothing has changed.
 """
 
@@ -145,9 +146,7 @@ def _columns(refs: Sequence[Ref]) -> dict[str, Any]:
     return {"job_ids": [ref.job_id for ref in refs], "tokens": [ref.claim_token for ref in refs]}
 
 
-def finish_jobs(
-    conn: Conn, results: Sequence[tuple[Ref, Any]], *, now: datetime | None = None
-) -> set[UUID]:
+def finish_jobs(conn: Conn, results: Sequence[tuple[Ref, Any]], *, now: datetime | None = None) -> set[UUID]:
     """T2 for many: returns the tokens that were current; the others have lost their claim.
 
     Raises PayloadError, before any SQL, when a result is not JSON or is over the cap.

@@ -27,9 +27,7 @@ class Exponential:
     Jitter keeps jobs that failed together from coming back together.
     """
 
-    def __init__(
-        self, base: float = 2.0, factor: float = 2.0, cap: float = 600.0, *, jitter: bool = True
-    ) -> None:
+    def __init__(self, base: float = 2.0, factor: float = 2.0, cap: float = 600.0, *, jitter: bool = True) -> None:
         """Raises PayloadError for a number that makes no sense."""
         self.base = check_seconds("base", base)
         self.factor = check_seconds("factor", factor, least=1.0)

@@ -70,13 +70,10 @@ MOVES: tuple[Move, ...] = (
     Move("T5a", _R, _P, "sweep", "lease over, budget left", "sweep_expired", Ending.ABANDONED),
     Move("T5b", _R, Status.FAILED, "sweep", "lease over, budget spent", "sweep_expired", Ending.ABANDONED),
     Move("T8f", _R, Status.CANCELLED, "holder", "T3, but a pending job has its key", "fail_job", Ending.FAILED),
-    Move("T8s", _R, Status.CANCELLED, "sweep", "T5a, but a pending job has its key", "sweep_expired",
-         Ending.ABANDONED),
-    Move("T8r", _R, Status.CANCELLED, "holder", "T9, but a pending job has its key", "release_job",
-         Ending.RELEASED),
+    Move("T8s", _R, Status.CANCELLED, "sweep", "T5a, but a pending job has its key", "sweep_expired", Ending.ABANDONED),
+    Move("T8r", _R, Status.CANCELLED, "holder", "T9, but a pending job has its key", "release_job", Ending.RELEASED),
     Move("T9", _R, _P, "holder", "worker stops, or the task postpones itself", "release_job", Ending.RELEASED),
-    Move("T10", _R, Status.QUARANTINED, "holder", "the task raised Quarantine", "quarantine_job",
-         Ending.QUARANTINED),
+    Move("T10", _R, Status.QUARANTINED, "holder", "the task raised Quarantine", "quarantine_job", Ending.QUARANTINED),
 )
 
 

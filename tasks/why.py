@@ -103,28 +103,33 @@ def _running(conn: Conn, job: Job, params: dict[str, Any]) -> Iterator[Reason]:
 
 
 def _ended(job: Job, attempts: list[Attempt]) -> Reason:
-    last = attempts[-1] if attempts else None
     at = f"at {job.finished_at.isoformat()}" if job.finished_at else ""
+    reported = f"{job.last_error_code}: {job.last_error}"
     details: dict[str, Any] = {**_budget(job), "finished_at": job.finished_at, "error_code": job.last_error_code}
-    if job.status == Status.SUCCEEDED:
-        return Reason("SUCCEEDED", f"it has succeeded {at}, in attempt {job.claim_count}", details)
-    if job.status == Status.QUARANTINED:
-        sentence = f"its task set it aside {at}: {job.last_error_code}: {job.last_error}"
-        return Reason("QUARANTINED", sentence, details)
+    if job.status == Status.FAILED:
+        return _failed(job, attempts[-1], at, reported, details)
     if job.superseded_by:
+        details["superseded_by"] = str(job.superseded_by)
         sentence = f"job {job.superseded_by} does the same work; this one was about to go back to the queue {at}"
-        return Reason("SUPERSEDED", sentence, {**details, "superseded_by": str(job.superseded_by)})
-    if job.status == Status.CANCELLED:
-        return Reason("CANCELLED", f"it was cancelled {at}: {job.cancel_reason}", details)
-    if last is not None and last.result == Ending.ABANDONED:
+        return Reason("SUPERSEDED", sentence, details)
+    rule, sentence = {
+        Status.SUCCEEDED: ("SUCCEEDED", f"it has succeeded {at}, in attempt {job.claim_count}"),
+        Status.QUARANTINED: ("QUARANTINED", f"its task set it aside {at}: {reported}"),
+        Status.CANCELLED: ("CANCELLED", f"it was cancelled {at}: {job.cancel_reason}"),
+    }[Status(job.status)]
+    return Reason(rule, sentence, details)
+
+
+def _failed(job: Job, last: Attempt, at: str, reported: str, details: dict[str, Any]) -> Reason:
+    if last.result == Ending.ABANDONED:
         sentence = f"its lease ran out {at} in the last of {job.attempts_max} attempts (worker {last.worker})"
         return Reason("BUDGET_SPENT", sentence, {**details, "worker": last.worker})
-    reported = f"{job.last_error_code}: {job.last_error}"
     if job.last_error_code == "POSTPONED_TOO_OFTEN":
-        return Reason("POSTPONED_TOO_OFTEN", f"it postponed itself {job.postpone_count} times; {at}", details)
+        return Reason("POSTPONED_TOO_OFTEN", f"it had postponed itself {job.postpone_count} times {at}", details)
     if job.attempt_count >= job.attempts_max:
         return Reason("BUDGET_SPENT", f"the last of {job.attempts_max} attempts failed {at}: {reported}", details)
-    return Reason("NOT_RETRYABLE", f"attempt {job.claim_count} failed {at} and is not to be repeated: {reported}", details)
+    sentence = f"attempt {job.claim_count} failed {at} and is not to be repeated: {reported}"
+    return Reason("NOT_RETRYABLE", sentence, details)
 
 
 def _budget(job: Job) -> dict[str, Any]:

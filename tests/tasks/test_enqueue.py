@@ -15,7 +15,7 @@ from tasks import queue
 from tasks.dedup import Dedup
 from tasks.errors import DuplicateJob, PayloadError
 from tasks.job import NewJob
-from tests.tasks.rows import INDEX, PREBUILD, at, claim_one, enqueue, enqueue_and_claim, endings, new, status_of
+from tests.tasks.rows import INDEX, PREBUILD, at, claim_one, endings, enqueue, enqueue_and_claim, new, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,9 +164,7 @@ def test_a_given_id_is_kept_and_taken_once(db: Db) -> None:
         enqueue(db, job_id=given)
 
 
-def test_rollback_leaves_no_job_and_commit_leaves_one(
-    committed_db: Db, connect: Callable[[], Db]
-) -> None:
+def test_rollback_leaves_no_job_and_commit_leaves_one(committed_db: Db, connect: Callable[[], Db]) -> None:
     enqueue(committed_db)
     committed_db.rollback()
     kept = enqueue(committed_db)
@@ -199,9 +197,7 @@ def test_a_put_back_first_thing_in_a_session_is_not_committed(database_url: str,
     assert endings(committed_db, claimed.job_id) == [None]
 
 
-def test_one_wake_up_per_transaction_and_queue_and_none_for_later(
-    committed_db: Db, connect: Callable[[], Db]
-) -> None:
+def test_one_wake_up_per_transaction_and_queue_and_none_for_later(committed_db: Db, connect: Callable[[], Db]) -> None:
     listener = connect()
     listener.execute("LISTEN tasks")
     listener.commit()
@@ -246,9 +242,7 @@ BAD: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("field", "options"), BAD, ids=lambda value: value if isinstance(value, str) else "")
-def test_what_cannot_be_stored_is_refused_by_name_before_any_sql(
-    db: Db, field: str, options: dict[str, Any]
-) -> None:
+def test_what_cannot_be_stored_is_refused_by_name_before_any_sql(db: Db, field: str, options: dict[str, Any]) -> None:
     given: dict[str, Any] = {"task": "gc", "payload": {"args": [], "kwargs": {}}, **options}
     with pytest.raises(PayloadError) as caught:
         queue.enqueue_job(db, NewJob(**given))

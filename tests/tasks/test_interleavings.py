@@ -192,7 +192,10 @@ def test_a_push_at_the_finish_line_always_gets_a_later_run(
     worker, push = connect(), connect()
     for conn in (worker, push):
         conn.execute("SET lock_timeout = '1ms'")
-    steps = [lambda: queue.finish_job(worker, held.ref, now=at(3)), lambda: enqueue(push, dedup_key="k", now=3)]
+    steps: list[Callable[[], Any]] = [
+        lambda: queue.finish_job(worker, held.ref, now=at(3)),
+        lambda: enqueue(push, dedup_key="k", now=3),
+    ]
     for step in steps if order == "finish first" else reversed(steps):
         step()
     for conn in (worker, push) if order == "finish first" else (push, worker):
@@ -214,9 +217,7 @@ def test_the_sweep_skips_a_job_that_is_being_finished(committed_db: Db, connect:
     assert endings(committed_db, held.job_id) == ["SUCCEEDED"]
 
 
-def test_a_finish_that_meets_an_open_sweep_waits_and_is_refused(
-    committed_db: Db, connect: Callable[[], Db]
-) -> None:
+def test_a_finish_that_meets_an_open_sweep_waits_and_is_refused(committed_db: Db, connect: Callable[[], Db]) -> None:
     held = enqueue_and_claim(committed_db)
     committed_db.commit()
     worker, sweeper = connect(), connect()
@@ -228,9 +229,7 @@ def test_a_finish_that_meets_an_open_sweep_waits_and_is_refused(
     assert endings(committed_db, held.job_id) == ["ABANDONED"]
 
 
-def test_a_finish_that_meets_a_sweep_which_rolls_back_succeeds(
-    committed_db: Db, connect: Callable[[], Db]
-) -> None:
+def test_a_finish_that_meets_a_sweep_which_rolls_back_succeeds(committed_db: Db, connect: Callable[[], Db]) -> None:
     """Case 12: the sweep dies in mid-pass."""
     held = enqueue_and_claim(committed_db)
     committed_db.commit()
@@ -482,9 +481,7 @@ def test_a_collision_leaves_the_rest_of_the_workers_transaction_as_it_was(
     assert status_of(committed_db, own) == "pending"
 
 
-def test_a_push_that_meets_an_open_put_back_of_its_key_joins_it(
-    committed_db: Db, connect: Callable[[], Db]
-) -> None:
+def test_a_push_that_meets_an_open_put_back_of_its_key_joins_it(committed_db: Db, connect: Callable[[], Db]) -> None:
     held = enqueue_and_claim(committed_db, dedup_key="k")
     committed_db.commit()
     push, worker = connect(), connect()
@@ -531,9 +528,7 @@ def test_claims_at_once_share_the_jobs_without_waiting(committed_db: Db, connect
     assert set(claimed) == jobs
 
 
-def test_a_child_whose_blocker_ends_while_it_is_added_runs_once(
-    committed_db: Db, connect: Callable[[], Db]
-) -> None:
+def test_a_child_whose_blocker_ends_while_it_is_added_runs_once(committed_db: Db, connect: Callable[[], Db]) -> None:
     """Case 24: the gate is asked at the claim, nobody has to be woken."""
     parent = enqueue_and_claim(committed_db, INDEX, scope="r")
     committed_db.commit()

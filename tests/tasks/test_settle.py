@@ -37,9 +37,7 @@ WRITES: dict[str, Callable[[Db, Ref], object]] = {
     "progress": lambda db, ref: queue.save_progress(db, ref, {"done": 1}, now=at(90)),
     "finish": lambda db, ref: queue.finish_job(db, ref, {"n": 1}, now=at(90)),
     "fail": lambda db, ref: fail(db, ref, now=90),
-    "fail for good": lambda db, ref: queue.fail_job(
-        db, ref, code="X", detail="x", retry_delays=None, now=at(90)
-    ),
+    "fail for good": lambda db, ref: queue.fail_job(db, ref, code="X", detail="x", retry_delays=None, now=at(90)),
     "release": lambda db, ref: queue.release_job(db, ref, now=at(90)),
     "postpone": lambda db, ref: queue.release_job(db, ref, delay=5, postpone=True, now=at(90)),
     "quarantine": lambda db, ref: queue.quarantine_job(db, ref, code="X", detail="x", now=at(90)),

@@ -24,7 +24,8 @@ PAGE = ROOT / "docs" / "reference" / "queue.md"
 @pytest.mark.parametrize("move", MOVES, ids=lambda move: move.id)
 def test_every_move_has_a_statement_that_names_its_states(move: Move) -> None:
     text = (SQL / f"{move.statement}.sql").read_text()
-    assert re.search(rf"^-- .*\b{move.id[:2].rstrip('0')}", text)
+    number = re.sub(r"[a-z]$", "", move.id)
+    assert re.search(rf"^-- .*\b{number}(?!\d)", text)
     if move.source is not None:
         assert f"status = '{move.source}'" in text
     assert f"'{move.target}'" in text
@@ -124,9 +125,7 @@ def test_the_table_refuses_a_nonsensical_attempt(db: psycopg.Connection[Any], ch
 
 
 @pytest.mark.parametrize(("number", "index"), [(1, "attempt_number_once"), (2, "attempt_one_open")])
-def test_a_job_has_one_open_attempt_and_each_number_once(
-    db: psycopg.Connection[Any], number: int, index: str
-) -> None:
+def test_a_job_has_one_open_attempt_and_each_number_once(db: psycopg.Connection[Any], number: int, index: str) -> None:
     job_id = enqueue_and_claim(db).job_id
     with pytest.raises(psycopg.errors.UniqueViolation) as caught:
         db.execute(
