@@ -94,14 +94,16 @@ class Supervisor:
         """Start the web process and a worker; do not wait for them."""
         for name in ("web", "worker"):
             clear_leftover(self.state.get(name), stop_signal=signal.SIGTERM, seconds=STOP_SECONDS)
-        kept = self.state.get("web_port")
-        if self._wanted_port is None:
-            (self.port,) = choose(1, preferred=[kept, PORT] if kept else [PORT])
-        else:
-            self.port = self._wanted_port
+        self.port = self._choose_port()
         self.state.put("web_port", self.port)
         self._start("web", "serve", "--bind", f"{LOOPBACK}:{self.port}")
         self._start("worker", "worker", "--grace", str(GRACE_SECONDS))
+
+    def _choose_port(self) -> int:
+        if self._wanted_port is not None:
+            return self._wanted_port
+        kept = self.state.get("web_port")
+        return choose(1, preferred=[kept, PORT] if kept else [PORT])[0]
 
     def _start(self, name: str, *arguments: str) -> None:
         child = Child.start(

@@ -6,19 +6,16 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hub.embedded.state import State
 from hub.settings import environment
 
 pytestmark = [pytest.mark.system, pytest.mark.integration, pytest.mark.timeout(300)]
@@ -134,73 +131,26 @@ def test_example_comes_back_twice_and_nothing_is_left(up: Callable[..., Up], tmp
     assert processes_of(tmp_path / "state") == {}
 
 
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """One hub that serves several tests, which leave it running."""
+    started = Up(tmp_path_factory.mktemp("serving") / "state")
+    started.wait_for(SERVING)
+    yield started
+    started.close()
+    wait_for_nobody(started.state)
+
+
 @pytest.mark.slow
 class TestServing:
-    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-    def test_signal_stops_everything_cleanly(self, up: Callable[..., Up], number: signal.Signals) -> None:
-        serving = up()
-        serving.wait_for(SERVING)
-        assert len(processes_of(serving.state)) >= 5, "postgres, s3, web, worker and their supervisor"
-        serving.process.send_signal(number)
-        assert serving.end() == 0, serving.output
-        assert processes_of(serving.state) == {}
-        assert "database system is shut down" in (serving.state / "log/postgres.log").read_text()
-
-    def test_stop_before_it_is_ready_is_no_success(self, up: Callable[..., Up]) -> None:
-        starting = up("--once")
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not (starting.state / "state.json").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        starting.process.send_signal(signal.SIGTERM)
-        assert starting.end() == 1
-        assert "before the example had come back" in starting.output
-        assert processes_of(starting.state) == {}
-
-    def test_killed_supervisor_takes_everything_along_and_can_be_started_again(self, up: Callable[..., Up]) -> None:
-        serving = up()
-        serving.wait_for(SERVING)
-        serving.process.kill()
-        serving.end()
-        wait_for_nobody(serving.state)
-        again = up("--once")
-        assert again.end() == 0, again.output
-        assert "already there" in again.output
-
-    @pytest.mark.parametrize("name", ["web", "worker", "postgres", "s3"])
-    def test_death_of_a_process_is_reported_and_ends_the_rest(self, up: Callable[..., Up], name: str) -> None:
-        serving = up()
-        serving.wait_for(SERVING)
-        os.kill(serving.kept(name)["pid"], signal.SIGKILL)
-        assert serving.end() == 1
-        assert f"Error: {name} ended by itself (signal SIGKILL); the last lines of" in serving.output
-        assert f"log/{name}.log" in serving.output
-        wait_for_nobody(serving.state)
-
-    def test_second_supervisor_is_refused_and_the_first_goes_on(self, up: Callable[..., Up]) -> None:
-        first = up()
-        first.wait_for(SERVING)
-        second = up("--once")
+    def test_second_supervisor_is_refused_and_the_first_goes_on(self, serving: Up) -> None:
+        second = Up(serving.state, "--once")
         assert second.end() == 1
-        assert f"is in use by process {first.process.pid}" in second.output
-        assert first.process.poll() is None
-        first.process.send_signal(signal.SIGINT)
-        assert first.end() == 0
+        second.close()
+        assert f"is in use by process {serving.process.pid}" in second.output
+        assert serving.process.poll() is None
 
-    def test_taken_port_is_avoided(self, up: Callable[..., Up], tmp_path: Path) -> None:
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            listener.listen()
-            busy = listener.getsockname()[1]
-            with closing(State(tmp_path / "state")) as state:
-                state.put("web_port", busy)
-            done = up("--once")
-            assert done.end() == 0, done.output
-            assert done.kept("web_port") != busy
-
-    def test_printed_commands_work_as_they_are(self, up: Callable[..., Up], tmp_path: Path) -> None:
-        serving = up()
-        serving.wait_for(SERVING)
+    def test_printed_commands_work_as_they_are(self, serving: Up, tmp_path: Path) -> None:
         (tmp_path / "mine").mkdir()
         (tmp_path / "mine/file").write_text("mine")
         commands = "\n".join(line for line in serving.output.splitlines() if line.startswith("  "))
@@ -220,13 +170,45 @@ class TestServing:
         assert done.returncode == 0, done.stderr
         assert (tmp_path / "copy/file").read_text() == "mine"
 
-    def test_given_port_is_used(self, up: Callable[..., Up]) -> None:
-        with socket.socket() as holder:
-            holder.bind(("127.0.0.1", 0))
-            port = holder.getsockname()[1]
-        done = up("--once", "--port", str(port))
-        assert done.end() == 0, done.output
-        assert done.kept("web_port") == port
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_signal_stops_everything_cleanly(self, up: Callable[..., Up], number: signal.Signals) -> None:
+        started = up()
+        started.wait_for(SERVING)
+        assert len(processes_of(started.state)) >= 5, "postgres, s3, web, worker and their supervisor"
+        started.process.send_signal(number)
+        assert started.end() == 0, started.output
+        assert processes_of(started.state) == {}
+        assert "database system is shut down" in (started.state / "log/postgres.log").read_text()
+
+    def test_stop_before_it_is_ready_is_no_success(self, up: Callable[..., Up]) -> None:
+        starting = up("--once")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (starting.state / "state.json").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)  # another process makes the file: there is no event to wait for
+        starting.process.send_signal(signal.SIGTERM)
+        assert starting.end() == 1
+        assert "before the example had come back" in starting.output
+        assert processes_of(starting.state) == {}
+
+    def test_killed_supervisor_takes_everything_along_and_can_be_started_again(self, up: Callable[..., Up]) -> None:
+        killed = up()
+        killed.wait_for(SERVING)
+        killed.process.kill()
+        killed.end()
+        wait_for_nobody(killed.state)
+        again = up("--once")
+        assert again.end() == 0, again.output
+        assert "already there" in again.output
+
+    def test_death_of_a_process_is_reported_and_ends_the_rest(self, up: Callable[..., Up]) -> None:
+        started = up()
+        started.wait_for(SERVING)
+        os.kill(started.kept("worker")["pid"], signal.SIGKILL)
+        assert started.end() == 1
+        assert "Error: worker ended by itself (signal SIGKILL); the last lines of" in started.output
+        assert "log/worker.log" in started.output
+        wait_for_nobody(started.state)
 
 
 def test_half_replaced_s3_is_refused_by_name(tmp_path: Path) -> None:

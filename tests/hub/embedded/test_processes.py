@@ -81,7 +81,7 @@ def test_failure_carries_the_last_lines_of_this_run(start: Start) -> None:
     assert child.ended(READY_SECONDS) == 1
     message = str(child.failure("ended"))
     assert message.startswith("sleeper ended; the last lines of ")
-    assert message.endswith("line 99\nthe reason") or message.endswith("the reason\nline 99")
+    assert message.endswith(("line 99\nthe reason", "the reason\nline 99"))
     assert "line 0\n" not in message
     assert "earlier run" not in message
 
