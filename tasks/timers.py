@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import logging
 import random
-import signal
 import threading
 from datetime import UTC, datetime, timedelta
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from apscheduler.executors.pool import ThreadPoolExecutor
@@ -20,11 +18,11 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from tasks.listener import Listener
 from tasks.pool import DATABASE_AWAY, NO_TABLES
+from tasks.signals import StopSignals
 from tasks.verdict import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
 
     from tasks.worker import Worker
 
@@ -147,18 +145,6 @@ def guarded(name: str, call: Callable[[], Any]) -> Callable[[], None]:
     return run
 
 
-def _signals() -> SimpleQueue[int]:
-    """Divert SIGTERM and SIGINT into a queue: its `put` is one of the few calls safe in a handler."""
-    received: SimpleQueue[int] = SimpleQueue()
-
-    def handle(number: int, _frame: FrameType | None) -> None:
-        received.put(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handle)
-    return received
-
-
 def run(worker: Worker, *, poll: float = POLL_SECONDS, sweep: float = SWEEP_SECONDS, listen: bool = True) -> int:
     """Run `worker` until SIGTERM or SIGINT. `poll` and `sweep` are in seconds. Call it in the main thread.
 
@@ -168,15 +154,15 @@ def run(worker: Worker, *, poll: float = POLL_SECONDS, sweep: float = SWEEP_SECO
     """
     # A tick that is still busy with its time-out is skipped; that is no news.
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
-    received = _signals()
+    signals = StopSignals()
     timers = Timers(worker, poll=poll, sweep=sweep, listen=listen)
     timers.start()
     log.info("worker %s runs %d tasks from %s", worker.worker_id, len(worker.app), ", ".join(worker.queues))
-    received.get()
+    signals.wait()
     log.info("worker %s stops, %d jobs run", worker.worker_id, worker.held)
 
     def hurry_at_second_signal() -> None:
-        received.get()
+        signals.wait()
         worker.hurry()
 
     threading.Thread(target=hurry_at_second_signal, name="second-signal", daemon=True).start()
@@ -189,11 +175,7 @@ def run(worker: Worker, *, poll: float = POLL_SECONDS, sweep: float = SWEEP_SECO
 
 def every(seconds: float, call: Callable[[], Any], name: str) -> None:
     """Call `call` now and every `seconds` until SIGTERM or SIGINT; errors are logged."""
-    received = _signals()
-    while True:
+    signals = StopSignals()
+    guarded(name, call)()
+    while not signals.wait(seconds):
         guarded(name, call)()
-        try:
-            received.get(timeout=seconds)
-        except Empty:
-            continue
-        return

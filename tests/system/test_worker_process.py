@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, LiteralString
 from uuid import UUID
@@ -54,13 +54,17 @@ class World:
             assert told, f"{event} was not told, only {self.heard}"
             self.heard += told
 
+    def worker(self, *options: str) -> AbstractContextManager[subprocess.Popen[str]]:
+        return self.process("worker", "--poll", "0.5", *options)
+
     @contextmanager
-    def worker(self, *options: str) -> Iterator[subprocess.Popen[str]]:
-        command = [sys.executable, "-m", "tasks", "--app", "tests.system.tasks_app:app", "worker", "--poll", "0.5"]
+    def process(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        """Run a command of the task system on the application of the tests."""
         process = subprocess.Popen(
-            [*command, *options],
+            [sys.executable, "-m", "tasks", "--app", "tests.system.tasks_app:app", *arguments],
             cwd=ROOT,
             env={**os.environ, "DATABASE_URL": self.database_url},
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -181,6 +185,19 @@ def test_two_workers_share_the_jobs_and_run_none_twice(world: World) -> None:
             process.send_signal(signal.SIGTERM)
             world.end(process)
     assert all(endings(world.conn, job_id) == ["SUCCEEDED"] for job_id in jobs)
+
+
+def test_sweeping_process_takes_jobs_back_until_it_is_stopped(world: World) -> None:
+    job_id = world.enqueue("note", "never", lease=1)
+    queue.claim_jobs(world.conn, worker="dead", tasks=["note"], queues=["default"], limit=1)
+    world.conn.commit()
+    with world.process("sweep", "--every", "0.2", "--json") as process:
+        world.until_status(job_id, "pending")
+        process.send_signal(signal.SIGTERM)
+        printed, log = process.communicate(timeout=WAIT_SECONDS)
+    assert process.returncode == 0, log
+    assert sum(json.loads(line)["requeued"] for line in printed.splitlines()) == 1
+    assert endings(world.conn, job_id) == ["ABANDONED"]
 
 
 @pytest.mark.slow
