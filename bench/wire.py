@@ -37,8 +37,9 @@ from hub.client.transport import Remote
 from hub.embedded.state import State
 from hub.embedded.supervisor import Supervisor
 from hub.models.base import driver_url
+from hub.services import s3_settings
 from hub.settings import environment
-from storage import S3Settings, S3Store
+from storage import S3Store
 
 RUNS = 3
 WORLDS = {"W1": worlds.w1, "W2": worlds.w2, "W3": worlds.w3}
@@ -101,7 +102,10 @@ def clone_once(remote: Remote, built: worlds.Built, folder: Path) -> None:
 
 def floor(supervisor: Supervisor, built: worlds.Built, folder: Path) -> None:
     """One GET of all objects, raw, hashed one by one; the tip's tree is written and the pack is kept."""
-    with closing(S3Store(_s3(supervisor))) as store, tempfile.TemporaryDirectory(dir=folder) as scratch:
+    with (
+        closing(S3Store(s3_settings(supervisor.settings))) as store,
+        tempfile.TemporaryDirectory(dir=folder) as scratch,
+    ):
         key = f"bench/{built.name}"
         raw = b"".join(built.tree.values())
         if key not in [stat.key for stat in store.list("bench/")]:
@@ -147,18 +151,6 @@ def _create(supervisor: Supervisor, path: str) -> None:
     with Session(engine) as session, session.begin():
         create_repository(session, path)
     engine.dispose()
-
-
-def _s3(supervisor: Supervisor) -> S3Settings:
-    settings = supervisor.settings
-    return S3Settings(
-        endpoint_url=settings.s3_endpoint_url,
-        public_endpoint_url=None,
-        region=settings.s3_region,
-        bucket=settings.s3_bucket,
-        access_key=settings.s3_access_key,
-        secret_key=settings.s3_secret_key,
-    )
 
 
 if __name__ == "__main__":

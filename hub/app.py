@@ -6,14 +6,14 @@ from flask import Flask, Response
 from sqlalchemy.orm import sessionmaker
 
 from hub.models.base import db, driver_url
-from hub.services import Services
+from hub.services import Services, s3_settings
 from hub.settings import Settings, environment, from_env
 from hub.web import web
 from hub.wire import errors, mpack, muse, transfer
 from hub.wire.codec import answer
 from hub.wire.context import Hub
 from hub.work import Work
-from storage import S3Settings, Store, open_store
+from storage import Store, open_store
 
 
 def create_app(settings: Settings | None = None, *, archive: Store | None = None, cache: Store | None = None) -> Flask:
@@ -35,8 +35,8 @@ def create_app(settings: Settings | None = None, *, archive: Store | None = None
     services = Services(
         settings=settings,
         sessions=sessions,
-        archive=archive or open_store(_s3(settings), role="archive"),
-        cache=cache or open_store(_s3(settings), role="cache"),
+        archive=archive or open_store(s3_settings(settings), role="archive"),
+        cache=cache or open_store(s3_settings(settings), role="cache"),
     )
     app.extensions["packhouse"] = Hub(services, Work(services))
     for blueprint in (muse.wire, mpack.wire, transfer.wire, web):
@@ -49,14 +49,3 @@ def create_app(settings: Settings | None = None, *, archive: Store | None = None
 def health() -> Response:
     """Answer while the process serves requests."""
     return answer({"status": "ok"})
-
-
-def _s3(settings: Settings) -> S3Settings:
-    return S3Settings(
-        endpoint_url=settings.s3_endpoint_url,
-        public_endpoint_url=settings.s3_public_endpoint_url,
-        region=settings.s3_region,
-        bucket=settings.s3_bucket,
-        access_key=settings.s3_access_key,
-        secret_key=settings.s3_secret_key,
-    )
