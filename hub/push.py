@@ -225,19 +225,17 @@ def _write_history(session: Session, repository_id: UUID, incoming: Incoming) ->
 
 def _write_mpacks(session: Session, repository_id: UUID, incoming: Incoming) -> list[str]:
     """The pushed pack becomes live, and with it the staged ones that its snapshots need; all their ids."""
-    statement = insert(Mpack).values(
-        repository_id=repository_id,
-        mpack_id=incoming.mpack_id,
-        state="live",
-        size=incoming.size,
-        object_ids=incoming.object_ids,
-    )
+    # A pack that is here is live: one with commits is never staged. DO UPDATE would wait for its index job.
     session.execute(
-        statement.on_conflict_do_update(
-            index_elements=[Mpack.repository_id, Mpack.mpack_id],
-            set_={"state": "live"},
-            where=Mpack.state == "staged",
+        insert(Mpack)
+        .values(
+            repository_id=repository_id,
+            mpack_id=incoming.mpack_id,
+            state="live",
+            size=incoming.size,
+            object_ids=incoming.object_ids,
         )
+        .on_conflict_do_nothing()
     )
     adopted = adopt_staged(session, repository_id, incoming.named_objects)
     return [incoming.mpack_id, *(mpack_id for mpack_id in adopted if mpack_id != incoming.mpack_id)]
