@@ -19,6 +19,10 @@ from hub.services import Services
 from storage import AlreadyExists, NotFound
 
 
+OVERTAKEN = "overtaken"
+"""What a build came to whose tips were no longer live at its end."""
+
+
 def live_tips(session: Session, repository_id: UUID) -> list[str]:
     """The heads of all branches now, each once, sorted."""
     return sorted(set(branch_heads(session, repository_id).values()))
@@ -42,7 +46,7 @@ def prebuild(services: Services, session: Session, repository_id: UUID, tips: li
                 services.cache.put(cache_key(repository_id, summary.mpack_id), file, if_absent=True)
     lock_repository(session, repository_id)
     if live_tips(session, repository_id) != tips:
-        return "overtaken"
+        return OVERTAKEN
     session.execute(delete(FetchMpackCache).where(FetchMpackCache.repository_id == repository_id))
     if not tips:
         return "empty"

@@ -11,7 +11,7 @@ import tasks
 from hub.errors import FetchNotIndexed
 from hub.indexing import CorruptMpack, index_mpack, quarantine_mpack
 from hub.keys import mpack_key
-from hub.prebuild import live_tips, prebuild
+from hub.prebuild import OVERTAKEN, live_tips, prebuild
 from hub.services import Services
 from tasks.queue import list_jobs
 
@@ -55,11 +55,16 @@ class Work:
             # either live here, or ended with its rows in the index.
             explained = live_index_jobs(self.session, UUID(self.scope))
             try:
-                return {"cache": prebuild(services, self.session, UUID(self.scope), tips)}
+                came_to = prebuild(services, self.session, UUID(self.scope), tips)
             except FetchNotIndexed:
                 if explained:
                     raise tasks.Postpone(0) from None
                 raise
+            if came_to == OVERTAKEN:
+                # No success, or the push that waits for this job would count as prebuilt: the job waits again, or
+                # gives way to the one that the later push has queued.
+                raise tasks.Postpone(0)
+            return {"cache": came_to}
 
         self.index = index
         self.prebuild = build
