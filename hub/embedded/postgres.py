@@ -34,6 +34,7 @@ START_SECONDS = 60.0
 """Long enough for crash recovery; a normal start takes a tenth of a second."""
 FAST_STOP_SECONDS = 15.0
 STARTS_MAX = 3
+POLL_SECONDS = 0.02
 
 
 class NoPostgres(RuntimeError):
@@ -93,7 +94,7 @@ class Postgres:
         install, data = self._installation(), self.home / "data"
         if not data.exists():
             self._initdb(install, data)
-        self._await_lock_file(data)
+        self._clear_lock_file(data)
         kept = self.state.get("postgres_port")
         (self.port,) = choose(1, preferred=[kept] if kept else [])
         self.state.put("postgres_port", self.port)
@@ -150,7 +151,7 @@ class Postgres:
         child = self._child
         deadline = time.monotonic() + START_SECONDS
         maintenance = self.url.removesuffix(DATABASE) + "postgres"
-        while child.ended(0.02) is None:
+        while child.ended(POLL_SECONDS) is None:
             try:
                 with psycopg.connect(maintenance, connect_timeout=5, autocommit=True) as connection:
                     known = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone()
@@ -211,23 +212,30 @@ class Postgres:
             password.unlink()
         fresh.rename(data)
 
-    def _await_lock_file(self, data: Path) -> None:
-        """Wait until a server that a crash left on this data is gone for good.
+    def _clear_lock_file(self, data: Path) -> None:
+        """End a server that still runs on this data, and wait until the last one is gone for good.
 
-        Its number may stay taken by a zombie until init reaps it, and Postgres refuses to start as long as
-        the process that `postmaster.pid` names exists in any form.
+        Our own record of it may be lost. And its number may stay taken by a zombie until init reaps it: Postgres
+        refuses to start as long as the process that `postmaster.pid` names exists in any form.
         """
         lock_file = data / "postmaster.pid"
-        if not lock_file.exists():
+        try:
+            pid = int(lock_file.read_text().partition("\n")[0])
+            started, command = start_time(pid), Path(f"/proc/{pid}/cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            return  # nothing is left
+        except ValueError:
+            # Written only half when the machine stopped. Postgres asks people to remove it; we hold the state
+            # directory, so nobody else is starting a server here.
+            lock_file.unlink()
             return
-        pid = int(lock_file.read_text().split("\n", 1)[0])
-        started = start_time(pid)
-        executable = Path(f"/proc/{pid}/cmdline")
+        if alive(pid, started):
+            if str(data).encode() not in command:
+                return  # another program has the number by now, which Postgres finds out itself
+            clear_leftover({"pid": pid, "started": started}, stop_signal=signal.SIGINT, seconds=FAST_STOP_SECONDS)
         deadline = time.monotonic() + FAST_STOP_SECONDS
-        while started and start_time(pid) == started and time.monotonic() < deadline:
-            if alive(pid, started) and str(data).encode() not in executable.read_bytes():
-                return  # the number belongs to another program by now; Postgres checks that itself
-            time.sleep(0.02)  # not our child: there is no event to wait for
+        while lock_file.exists() and start_time(pid) == started and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)  # not our child: there is no event to wait for
 
     def _environment(self) -> dict[str, str]:
         # Nothing of ours: PG… variables of the caller would change what initdb and the server do.

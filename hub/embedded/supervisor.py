@@ -108,10 +108,9 @@ class Supervisor:
     def _start(self, name: str, *arguments: str) -> None:
         child = Child.start(
             name,
-            [sys.executable, "-m", "hub.cli", *arguments],
+            [sys.executable, "-P", "-m", "hub.cli", *arguments],
             log=self.state.log(name),
             env=self.environ,
-            # `python -m` looks for modules in the working directory first: in ours there are none.
             cwd=self.state.directory,
             stop_seconds=STOP_SECONDS,
         )

@@ -144,6 +144,24 @@ def test_leftover_of_a_killed_supervisor_is_cleared(server: Callable[..., Postgr
     assert not alive(**forgotten.child.record)
 
 
+def test_server_that_no_record_names_is_cleared(server: Callable[..., Postgres], state: State) -> None:
+    forgotten = server()
+    started(forgotten)
+    assert forgotten.child is not None
+    state.put("postgres", None)
+    assert run(started(server()), "SELECT 1") == 1
+    assert not alive(**forgotten.child.record)
+
+
+@pytest.mark.parametrize("content", ["", "nonsense\n", "999999999\n"])
+def test_lock_file_that_names_nobody_is_no_obstacle(server: Callable[..., Postgres], content: str) -> None:
+    first = server()
+    started(first)
+    first.stop()
+    (first.home / "data/postmaster.pid").write_text(content)
+    assert run(started(server()), "SELECT 1") == 1
+
+
 def test_server_that_cannot_start_says_why(server: Callable[..., Postgres], state: State) -> None:
     first = server()
     started(first)
