@@ -86,9 +86,8 @@ def _worker(load: Load) -> click.Command:
     ) -> None:
         """Run jobs until SIGTERM or SIGINT.
 
-        The first signal ends the claiming and gives running tasks --grace seconds, then hands the rest back;
-        the second hands them back at once. One line of the log per job (--json: the log as JSON lines). Exits
-        0 after a signal.
+        The first signal ends the claiming and gives running tasks --grace seconds, then hands the rest back; the second
+        hands them back at once. One line of the log per attempt; --json: as JSON lines. Exits 0 after a signal.
         """
         from tasks import timers
         from tasks.worker import Worker

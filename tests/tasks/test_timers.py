@@ -3,12 +3,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
 import tasks
+from tasks import queue
 from tasks.timers import PAUSE_SECONDS_MAX, POLL_SECONDS_MIN, Pace, Timers, guarded
 from tests.tasks.running import WAIT_SECONDS, Stop, endings, job_row, make_app
 
@@ -205,25 +207,31 @@ def test_short_lease_is_kept_while_a_task_runs_longer(app: tasks.App, committed_
 
 @pytest.mark.integration
 def test_start_sweeps_and_registers_at_once(
-    worker: tasks.Worker, app: tasks.App, ran: threading.Event, committed_db: Connection
+    worker: tasks.Worker,
+    app: tasks.App,
+    ran: threading.Event,
+    committed_db: Connection,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from datetime import UTC, datetime, timedelta
+    register, registered = worker.register, threading.Event()
 
-    from tasks import queue
+    def register_and_tell() -> None:
+        register()
+        registered.set()
 
+    monkeypatch.setattr(worker, "register", register_and_tell)
     job_id = enqueue(app, committed_db)
-    long_ago = datetime.now(UTC) + timedelta(seconds=-3600)
+    long_ago = datetime.now(UTC) - timedelta(hours=1)
     committed_db.execute("UPDATE tasks.job SET available_at = %s", (long_ago,))
     queue.claim_jobs(committed_db, worker="dead", tasks=["note"], queues=["default"], limit=1, now=long_ago)
     committed_db.commit()
     timers = Timers(worker, poll=0.1, sweep=SELDOM)
     timers.start()
     assert ran.wait(WAIT_SECONDS)
-    registered = committed_db.execute(
-        "SELECT tasks FROM tasks.worker WHERE worker_id = %s", (worker.worker_id,)
-    ).fetchone()
+    assert registered.wait(WAIT_SECONDS)
     timers.stop()
-    assert registered == (["note"],)
+    row = committed_db.execute("SELECT tasks FROM tasks.worker WHERE worker_id = %s", (worker.worker_id,)).fetchone()
+    assert row == (["note"],)
     assert endings(committed_db, job_id) == ["ABANDONED", "SUCCEEDED"]
 
 
