@@ -18,7 +18,6 @@ from hub.models.repository import lock_repository
 from hub.services import Services
 from storage import AlreadyExists, NotFound
 
-
 OVERTAKEN = "overtaken"
 """What a build came to whose tips were no longer live at its end."""
 
