@@ -7,14 +7,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from storage import MemoryStore
 
+from storage import MemoryStore
 from tests.hub.world import History, World
 
 
 @pytest.fixture
 def new_world(database_url: str, committed_db: psycopg.Connection[Any]) -> Iterator[Callable[..., World]]:
-    """Make a hub on the test's database; the stores are strict ones in memory unless given. Its rows go with the test."""
+    """Make a hub on the test's database, with strict stores in memory unless given. Its rows go with the test."""
     worlds: list[World] = []
 
     def make(**options: Any) -> World:

@@ -6,10 +6,10 @@ import io
 
 import msgpack
 import pytest
+
 from hub.pack.format import Kind, Limits
 from hub.pack.verify import verify_pack
 from hub.work import INDEX, PREBUILD
-
 from tests.hub.world import History, World
 
 pytestmark = pytest.mark.integration

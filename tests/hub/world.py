@@ -13,6 +13,9 @@ from uuid import UUID
 import msgpack
 from flask import Flask
 from flask.testing import FlaskClient
+from werkzeug.test import TestResponse
+
+import tasks.testing
 from hub import records
 from hub.accounts import create_principal, create_repository, create_token
 from hub.app import create_app
@@ -20,9 +23,6 @@ from hub.pack.writer import PackWriter
 from hub.settings import Settings
 from hub.wire.context import Hub
 from storage import Store
-from werkzeug.test import TestResponse
-
-import tasks.testing
 
 MSGPACK = "application/x-msgpack"
 MUSE_ACCEPT = "application/x-msgpack, application/json"
@@ -164,15 +164,16 @@ class World:
 
     def push_mpack(self, history: History, tip: str, branch: str = "main", **options: Any) -> TestResponse:
         """Push by Part B what the branch lacks, through the hub's own upload URL."""
-        known = list(self.heads().values())
-        mpack_id, raw = history.mpack(
-            history.ancestors(tip, [k for k in known if k in history.commits]),
-            without=history.objects_of([k for k in known if k in history.commits]),
-        )
+        known = [head for head in self.heads().values() if head in history.commits]
+        # A branch at a known commit: the pack brings that commit again.
+        commit_ids = history.ancestors(tip, known) or [tip]
+        mpack_id, raw = history.mpack(commit_ids, without=history.objects_of(known))
         return self.push_bytes(mpack_id, raw, tip, branch, **options)
 
     def push_bytes(self, mpack_id: str, raw: bytes, head: str, branch: str = "main", **options: Any) -> TestResponse:
-        asked = self.post("/push/mpack/presign", {"mpack_id": mpack_id, "size": len(raw), "branch": branch, "head": head})
+        asked = self.post(
+            "/push/mpack/presign", {"mpack_id": mpack_id, "size": len(raw), "branch": branch, "head": head}
+        )
         if asked.status_code != 200:
             return asked
         upload = asked.get_json()["upload"]
@@ -188,7 +189,7 @@ class World:
     ) -> TestResponse:
         """Push by Part A what the branch lacks, with the Muse client's requests."""
         known = [head for head in self.heads().values() if head in history.commits and head != tip]
-        commit_ids = history.ancestors(tip, known)
+        commit_ids = history.ancestors(tip, known) or [tip]
         wanted = history.objects_of(commit_ids)
         answer = self.post("/filter-objects", {"object_ids": wanted}, muse=True, token=token)
         missing = msgpack.unpackb(answer.data)["missing"] if answer.status_code == 200 else wanted
