@@ -122,6 +122,20 @@ CREATE TABLE tasks.worker (
 ) WITH (fillfactor = 50)
 """
 
+# The rhythm is part of the key: two versions of an application with two rhythms of one schedule do not disturb
+# each other during a deploy.
+SCHEDULE = """
+CREATE TABLE tasks.schedule (
+    name             text NOT NULL,
+    rhythm           text NOT NULL,
+    last_nominal_at  timestamptz NOT NULL,
+    skipped          bigint NOT NULL DEFAULT 0,
+
+    PRIMARY KEY (name, rhythm),
+    CONSTRAINT schedule_skipped CHECK (skipped >= 0)
+) WITH (fillfactor = 50)
+"""
+
 # The predicates of job_lease and job_blocker say «running» and «not at an end» by the columns that are set
 # exactly then (see the CHECKs), not by `status`: they must not match the statements that look a job up by its
 # id and say `status = 'running'` as a guard. A planner whose statistics are from a quiet moment takes a
@@ -170,7 +184,7 @@ COMMENT ON FUNCTION tasks.heirs IS
 def upgrade() -> None:
     """Create the schema."""
     op.execute("CREATE SCHEMA tasks")
-    for statement in (JOB, ATTEMPT, WORKER, INDEXES, PREDICATES):
+    for statement in (JOB, ATTEMPT, WORKER, SCHEDULE, INDEXES, PREDICATES):
         op.execute(statement)
 
 
