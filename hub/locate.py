@@ -100,8 +100,8 @@ class BlockReader:
         data = self._archive.get_range(self._key(place.mpack_id), first.offset, length)
         for block in run:
             start = block.offset - first.offset
+            self._kept_bytes += block.stored_length - len(self._kept.pop((place.mpack_id, block.number), b""))
             self._kept[place.mpack_id, block.number] = data[start : start + block.stored_length]
-            self._kept_bytes += block.stored_length
         while self._kept_bytes > KEPT_BYTES and len(self._kept) > len(run):
             _, dropped = self._kept.popitem(last=False)
             self._kept_bytes -= len(dropped)
