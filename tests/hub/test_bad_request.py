@@ -165,6 +165,16 @@ def test_body_over_the_cap_is_refused(new_world: Callable[..., World], path: str
         refused(send(world, path, body), 413, "2000", "smaller")
 
 
+@pytest.mark.parametrize("path", ["/filter-objects", *STREAMS])
+def test_body_of_unknown_length_is_read_up_to_the_cap(new_world: Callable[..., World], path: str) -> None:
+    """As a server hands on a chunked one."""
+    world = new_world(max_body_bytes=2000, max_bundle_bytes=2000)
+    body = io.BytesIO(packed({"objects": [{"object_id": ID, "content": b"x" * 2000}]}))
+    chunked = {"wsgi.input_terminated": True, "CONTENT_LENGTH": ""}
+    with Unchanged(world):
+        refused(send(world, path, None, input_stream=body, environ_overrides=chunked), 413, "2000", "smaller")
+
+
 def test_pack_over_the_cap_is_refused_before_it_moves(new_world: Callable[..., World]) -> None:
     world = new_world(max_mpack_bytes=1000)
     data = {"mpack_id": ID, "size": 1001, "branch": "main", "head": ID}

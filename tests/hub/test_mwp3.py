@@ -5,7 +5,10 @@ The queue's own half of these rules is in tests/tasks/test_enqueue.py.
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -159,3 +162,16 @@ def test_index_knows_every_entity_of_every_pack(world: World, history: History) 
     assert ids == {
         Kind.OBJECT: everything.objects, Kind.SNAPSHOT: everything.snapshots, Kind.COMMIT: everything.commits
     }  # fmt: skip
+
+
+def test_every_rule_has_a_test_that_is_not_skipped() -> None:
+    """MWP3_12."""
+    wanted = {f"MWP{ticket}_{number:02}" for ticket in (3, 4) for number in range(1, 13)} | {"MWP3_08b"}
+    found: set[str] = set()
+    for path in (Path(__file__).parent.parent).rglob("test_*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                marks = " ".join(ast.unparse(mark) for mark in node.decorator_list)
+                if not re.search("skip|xfail", marks):
+                    found |= set(re.findall(r"MWP[34]_\d\db?", ast.get_docstring(node) or ""))
+    assert wanted - found == set()
