@@ -6,6 +6,7 @@ by name.
 
 from tasks.app import App
 from tasks.context import Context, Request
+from tasks.cron import crontab
 from tasks.dedup import Dedup
 from tasks.errors import (
     ClaimLost,
@@ -50,4 +51,5 @@ __all__ = [
     "TaskError",
     "UnknownOption",
     "Worker",
+    "crontab",
 ]

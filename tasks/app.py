@@ -8,13 +8,16 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from tasks.context import Context, task_session
+from tasks.declared import TaskOptions
 from tasks.errors import NotConfigured
 from tasks.options import attempts_of, check_name, refuse
+from tasks.periodic import MISSED, Missed, Periodic, rhythm_of
 from tasks.retry import Exponential, Policy
-from tasks.task import P, Task, TaskOptions
+from tasks.task import P, Task
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import timedelta
 
     from sqlalchemy.orm import Session
 
@@ -58,6 +61,7 @@ class App:
     def __init__(self, name: str) -> None:
         self.name = check_name(name, "app name")
         self._tasks: dict[str, Task[..., Any]] = {}
+        self._schedules: dict[str, Periodic] = {}
         self._database_url: str | None = None
         self._session: Callable[[], Session] | None = None
         self._current: Callable[[], Conn] | None = None
@@ -101,6 +105,11 @@ class App:
     def tasks(self) -> Mapping[str, Task[..., Any]]:
         """The registered tasks by name."""
         return self._tasks
+
+    @property
+    def schedules(self) -> Mapping[str, Periodic]:
+        """The schedules of periodic tasks by name."""
+        return self._schedules
 
     def __getitem__(self, name: str) -> Task[..., Any]:
         return self._tasks[name]
@@ -167,6 +176,46 @@ class App:
         if callable(name):
             return self._register(None, name, {})
         return lambda function: self._register(name, function, options)
+
+    def periodic(
+        self,
+        cron: str | None = None,
+        *,
+        every: float | timedelta | None = None,
+        tz: str | None = None,
+        missed: Missed = "one",
+        name: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Callable[[Task[P, R]], Task[P, R]]:
+        """Run a task periodically: `@app.periodic("30 2 * * *", tz="Europe/Berlin")` above `@app.task(…)`.
+
+        `cron` has five fields on the wall clock of `tz` (UTC); `every` counts elapsed seconds. One job per
+        schedule and nominal time, whatever the number of workers. `missed` says what becomes of nominal times
+        that passed while no worker ran: `one` job for all of them, `all`, or `none`. `name`, if the task has
+        several schedules, is the task's name otherwise; `args` and `kwargs` go to the task.
+
+        Raises ValueError for what makes no schedule, TypeError for arguments that do not fit.
+        """
+        rhythm = rhythm_of(cron, every, tz)
+        if missed not in MISSED:
+            raise ValueError(f"periodic: missed must be one, all or none, not {missed!r}")
+
+        def schedule(task: Task[P, R]) -> Task[P, R]:
+            if not isinstance(task, Task):
+                raise TypeError("periodic: write @app.periodic(…) above @app.task(…)")
+            made = Periodic(
+                check_name(name or task.name, "schedule"), task, rhythm, missed, tuple(args), dict(kwargs or {})
+            )
+            if made.name in self._schedules:
+                raise ValueError(f"there is a schedule {made.name} already: give another name=")
+            if task.options.dedup is not None:
+                raise ValueError(f"{task.name}: periodic and dedup= exclude each other: the key is the nominal time")
+            made.check()
+            self._schedules[made.name] = made
+            return task
+
+        return schedule
 
     def _register(self, name: str | None, function: Callable[..., R], options: dict[str, Any]) -> Task[..., R]:
         name = name if name is not None else f"{function.__module__}.{function.__name__}"

@@ -12,6 +12,7 @@ from tasks.options import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from sqlalchemy.orm import Session
@@ -57,7 +58,8 @@ class Request:
     """What is known of the job that runs, in Celery's words where they exist.
 
     `attempt` counts claims (1 for the first), `retries` counts the charged attempts before this one: an
-    attempt that was released is given back, so `retries` may be smaller than `attempt - 1`.
+    attempt that was released is given back, so `retries` may be smaller than `attempt - 1`. `nominal_at`
+    is the time that a periodic task's job stands for, in UTC.
     """
 
     id: UUID | None
@@ -71,6 +73,7 @@ class Request:
     queue: str = ""
     worker: str | None = None
     called_directly: bool = False
+    nominal_at: datetime | None = None
 
 
 class Context:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast
 from uuid import UUID
 
 from tasks import queue as jobs
 from tasks.context import Context, Request
-from tasks.dedup import Dedup
+from tasks.declared import TaskOptions
 from tasks.errors import PayloadError
-from tasks.gates import After
 from tasks.job import NewJob
 from tasks.options import (
     ATTEMPTS_MAX,
     LEASE_SECONDS_MAX,
     LEASE_SECONDS_MIN,
-    PRIORITY_MAX,
-    PRIORITY_MIN,
-    TIER_MAX,
     check_name,
     check_number,
     refuse,
@@ -34,15 +30,27 @@ if TYPE_CHECKING:
 
     from tasks.app import App
     from tasks.db import Conn
-    from tasks.retry import Policy
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-APPLY_OPTIONS = (
-    *("countdown", "dedup_key", "eta", "lease", "max_attempts"),
-    *("mode", "priority", "queue", "scope", "session", "task_id"),
-)
+
+class CallOptions(TypedDict, total=False):
+    """What `apply_async` takes beside the arguments and `session`; see `Task.apply_async`. None: as if not given."""
+
+    scope: str
+    countdown: float | None
+    eta: datetime | None
+    queue: str | None
+    priority: int | None
+    task_id: UUID | str | None
+    dedup_key: str | None
+    mode: str | None
+    lease: float | None
+    max_attempts: int | None
+
+
+APPLY_OPTIONS = ("session", *CallOptions.__annotations__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,57 +63,6 @@ class AsyncResult:
 
     def __str__(self) -> str:
         return str(self.id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOptions:
-    """How the jobs of a task are queued and tried. `lease` and `tier` are in seconds."""
-
-    retry: Policy
-    bind: bool = False
-    queue: str = "default"
-    priority: int = 0
-    tier: int = 0
-    gate: After | None = None
-    dedup: Dedup | None = None
-    lease: float = 60.0
-    max_attempts: int = 5
-    transactional: bool = False
-    autoretry_for: tuple[type[BaseException], ...] = (Exception,)
-    dont_retry_for: tuple[type[BaseException], ...] = ()
-
-    def __post_init__(self) -> None:
-        """Refuse what could not work, naming the option. Raises ValueError."""
-        check_name(self.queue, "queue")
-        check_number("priority", self.priority, PRIORITY_MIN, PRIORITY_MAX, whole=True)
-        check_number("tier", self.tier, 0, TIER_MAX, whole=True)
-        check_number("lease", self.lease, LEASE_SECONDS_MIN, LEASE_SECONDS_MAX)
-        check_number("max_attempts", self.max_attempts, 1, ATTEMPTS_MAX, whole=True)
-        if not callable(getattr(self.retry, "delays", None)):
-            raise TypeError(f"retry must be a policy such as Exponential(…) or Fixed(…), not {self.retry!r}")
-        self.retry.delays(self.max_attempts)
-        for option, kind in (("gate", After), ("dedup", Dedup)):
-            value = getattr(self, option)
-            if value is not None and not isinstance(value, kind):
-                raise ValueError(f"{option} must be {kind.__name__}(…), not {value!r}")
-        for option in ("autoretry_for", "dont_retry_for"):
-            kinds = getattr(self, option)
-            if not isinstance(kinds, tuple) or not all(_is_exception(kind) for kind in kinds):
-                raise ValueError(f"{option} must be a tuple of exception classes, not {kinds!r}")
-
-    def retries(self, error: BaseException) -> bool:
-        """Whether an attempt that ended with `error` may run again, budget permitting.
-
-        SystemExit and its like are no part of a task's contract: they count as a crash, and a crash runs
-        again.
-        """
-        if isinstance(error, self.dont_retry_for):
-            return False
-        return isinstance(error, self.autoretry_for) or not isinstance(error, Exception)
-
-
-def _is_exception(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
 class Task(Generic[P, R]):
@@ -151,23 +108,13 @@ class Task(Generic[P, R]):
         """Enqueue a job with these arguments in the app's current transaction. See `apply_async`."""
         return self.apply_async(args, kwargs)
 
-    def apply_async(  # noqa: PLR0913  # Celery's options, and ours
+    def apply_async(
         self,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
         *,
         session: Conn | None = None,
-        scope: str = "",
-        countdown: float | None = None,
-        eta: datetime | None = None,
-        queue: str | None = None,
-        priority: int | None = None,
-        task_id: UUID | str | None = None,
-        dedup_key: str | None = None,
-        mode: str | None = None,
-        lease: float | None = None,
-        max_attempts: int | None = None,
-        **options: Any,
+        **options: Unpack[CallOptions],
     ) -> AsyncResult:
         """Enqueue a job in the transaction of `session`, or of the app's current one; never commit.
 
@@ -179,57 +126,64 @@ class Task(Generic[P, R]):
         no JSON (PayloadError) or a value is out of range, UnknownOption, DuplicateJob, and NotConfigured when
         there is no transaction to enqueue in.
         """
-        refuse(f"{self.name}.apply_async", options, APPLY_OPTIONS)
-        if lease is not None:
-            check_number("lease", lease, LEASE_SECONDS_MIN, LEASE_SECONDS_MAX)
-        if max_attempts is not None:
-            check_number("max_attempts", max_attempts, 1, ATTEMPTS_MAX, whole=True)
-        if countdown is not None and eta is not None:
-            raise PayloadError("eta", "give countdown or eta, not both")
-        given = {
-            "scope": scope,
-            "countdown": countdown,
-            "available_at": check_instant("eta", eta),
-            "queue": queue,
-            "priority": priority,
-            "job_id": _job_id(task_id),
-            "dedup_key": dedup_key,
-            "mode": mode,
-            "lease_seconds": lease,
-            "attempts_max": max_attempts,
-        }
-        new = self._new_job(tuple(args), dict(kwargs or {}), given)
+        new = self.new_job(args, kwargs, **options)
         enqueued = jobs.enqueue_job(session if session is not None else self.app.current_session(), new)
         return AsyncResult(enqueued.job_id, self.name, enqueued.outcome)
 
-    def _new_job(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: dict[str, Any]) -> NewJob:
-        """Make the request: what was given at the call goes before the task's own options."""
+    def new_job(
+        self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
+    ) -> NewJob:
+        """Make the request of a job, without a database: what is given here goes before the task's own options.
+
+        Raises as `apply_async` does.
+        """
+        unknown = {name: value for name, value in options.items() if name not in APPLY_OPTIONS}
+        refuse(f"{self.name}.apply_async", unknown, APPLY_OPTIONS)
+        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        _check(given)
+        kwargs = dict(kwargs or {})
+        key, mode = self._dedup(args, kwargs, given)
+        own = self.options
+        return NewJob(
+            task=self.name,
+            payload={"args": list(args), "kwargs": kwargs},
+            queue=given.get("queue", own.queue),
+            scope=given.get("scope", ""),
+            priority=given.get("priority", own.priority),
+            tier=own.tier,
+            after_tasks=own.gate.tasks if own.gate is not None else (),
+            available_at=given.get("eta"),
+            countdown=given.get("countdown"),
+            lease_seconds=given.get("lease", own.lease),
+            attempts_max=given.get("max_attempts", own.max_attempts),
+            dedup_key=key,
+            dedup_mode=mode,
+            job_id=_job_id(given.get("task_id")),
+        )
+
+    def _dedup(self, args: Sequence[Any], kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Key and mode of a request; checks that the arguments fit the function."""
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{self.name}: {error}") from None
-        own = self.options
-        key, mode = given.pop("dedup_key"), given.pop("mode")
-        if key is None and own.dedup is not None:
+        key, own = given.get("dedup_key"), self.options.dedup
+        if key is None and own is not None:
             bound.apply_defaults()
-            key = own.dedup.key(given["scope"], bound.arguments)
-        if key is None and mode is not None:
+            key = own.key(given.get("scope", ""), bound.arguments)
+        if key is None and "mode" in given:
             raise PayloadError("mode", "means nothing without dedup_key= or the task's dedup=")
-        defaults = {
-            "queue": own.queue,
-            "priority": own.priority,
-            "lease_seconds": own.lease,
-            "attempts_max": own.max_attempts,
-        }
-        return NewJob(
-            task=self.name,
-            payload={"args": list(args), "kwargs": kwargs},
-            tier=own.tier,
-            after_tasks=own.gate.tasks if own.gate is not None else (),
-            dedup_key=key,
-            dedup_mode=mode or (own.dedup.mode if own.dedup is not None else "join"),
-            **{**defaults, **{name: value for name, value in given.items() if value is not None}},
-        )
+        return key, given.get("mode", own.mode if own is not None else "join")
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    if "lease" in given:
+        check_number("lease", given["lease"], LEASE_SECONDS_MIN, LEASE_SECONDS_MAX)
+    if "max_attempts" in given:
+        check_number("max_attempts", given["max_attempts"], 1, ATTEMPTS_MAX, whole=True)
+    if "countdown" in given and "eta" in given:
+        raise PayloadError("eta", "give countdown or eta, not both")
+    check_instant("eta", given.get("eta"))
 
 
 def _job_id(given: UUID | str | None) -> UUID | None:

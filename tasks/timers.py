@@ -1,4 +1,4 @@
-"""The ticker: APScheduler calls poll, heartbeat, sweep and registration of one worker; signals end it.
+"""The ticker: APScheduler calls poll, heartbeat, sweep, periodic and registration of one worker; signals end it.
 
 Wiring only: each thing that is called has its own bound and can be called by a test without any timer.
 """
@@ -33,6 +33,8 @@ POLL_SECONDS_MIN = 0.2
 SWEEP_SECONDS = 15.0
 HEARTBEAT_SECONDS = 0.25
 """How often the worker looks which leases are past a third; the shortest lease is one second."""
+PERIODIC_SECONDS = 0.5
+"""How late a periodic task may be enqueued; the database is asked only when one may be due."""
 REGISTER_SECONDS = 10.0
 PAUSE_SECONDS_MAX = 5.0
 """Longest pause after an error: work goes on within seconds of the database's return."""
@@ -86,6 +88,7 @@ class Timers:
         self._add("poll", self._poll, PaceTrigger(self._pace))
         self._add("heartbeat", self._beat, IntervalTrigger(seconds=HEARTBEAT_SECONDS, timezone=UTC))
         self._add("sweep", self._sweep, IntervalTrigger(seconds=sweep, timezone=UTC))
+        self._add("periodic", worker.schedule, IntervalTrigger(seconds=PERIODIC_SECONDS, timezone=UTC))
         self._add("register", worker.register, IntervalTrigger(seconds=REGISTER_SECONDS, timezone=UTC))
 
     def start(self) -> None:
@@ -99,6 +102,7 @@ class Timers:
         """Stop claiming, keep the leases during the worker's grace, stop all. Returns the number released."""
         self._scheduler.pause_job("poll")
         self._scheduler.pause_job("sweep")
+        self._scheduler.pause_job("periodic")
         if self._listener is not None:
             self._listener.stop()
         released = self.worker.stop()

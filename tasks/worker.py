@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING, Self
 
 from tasks import queue, workers
 from tasks import sweep as sweeping
-from tasks.attempt import Attempts, Settled
-from tasks.holding import REFUSED, Held
+from tasks.flow import Flow
 from tasks.identity import new_worker_id, worker_info
 from tasks.job import SweepCounts
 from tasks.options import CONCURRENCY_MAX, GRACE_SECONDS, check_name, check_number
+from tasks.periodic import Scheduler
 from tasks.pool import DATABASE_AWAY, Pool
-from tasks.slots import Slots
 from tasks.verdict import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
     from types import TracebackType
-    from uuid import UUID
 
     from tasks.app import App
+    from tasks.settle import Settled
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +37,8 @@ OTHER_CONNECTIONS = 3
 class Worker:
     """Runs the jobs of the tasks registered in `app` that lie in `queues`, at most `concurrency` at a time.
 
-    Opens its connections at first use. Close it, or use it as a context manager.
+    `pooled`: the database is reached through a pooler in transaction mode. Opens its connections at first use.
+    Close it, or use it as a context manager.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Worker:
         concurrency: int = 2,
         worker_id: str | None = None,
         grace: float = GRACE_SECONDS,
+        pooled: bool = False,
     ) -> None:
         check_number("concurrency", concurrency, 1, CONCURRENCY_MAX, whole=True)
         check_number("grace", grace, 0, 24 * 3600)
@@ -60,15 +61,10 @@ class Worker:
         self.worker_id = worker_id or new_worker_id()
         self.grace = grace
         self._info = worker_info(self.worker_id, self.queues, list(app))
-        self._pool = Pool(app.database_url, concurrency + OTHER_CONNECTIONS, self.worker_id)
+        self._pool = Pool(app.database_url, concurrency + OTHER_CONNECTIONS, self.worker_id, pooled=pooled)
         self._hurry = threading.Event()
-        self._attempts = Attempts(app, self._pool, self.worker_id, self._hurry)
-        self._held: dict[UUID, Held] = {}
-        self._changed = threading.Condition()
-        self._stopping = False
-        self._ticking = threading.Lock()
-        self._look_again = threading.Event()
-        self._slots = Slots(concurrency, self._run_and_tick)
+        self._flow = Flow(app, self._pool, self.worker_id, self.queues, concurrency, self._hurry)
+        self._scheduler = Scheduler(app)
         self._registered = False
 
     def __enter__(self) -> Self:
@@ -82,50 +78,41 @@ class Worker:
     @property
     def held(self) -> int:
         """Number of claims that are not settled yet."""
-        with self._changed:
-            return len(self._held)
+        with self._flow.changed:
+            return len(self._flow.held)
 
     def once(self, *, now: datetime | None = None) -> list[Settled]:
         """Claim, run and settle, one job after the other in this thread, at most one per free slot.
 
         Returns what ran, empty when nothing was claimable. `now` stands in for the database's clock.
         """
-        settled = []
-        for _ in range(self._free()):
-            claimed = self._claim(1, now)
-            if not claimed:
+        settled: list[Settled] = []
+        for _ in range(self._flow.room()):
+            one = self._flow.claim_and_run(now)
+            if one is None:
                 break
-            settled.append(self._run(claimed[0]))
-            error = settled[-1].error
-            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-                raise error
+            settled.append(one)
+            if isinstance(one.error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+                raise one.error
         return settled
 
     def tick(self) -> int:
-        """Claim into the free slots and return without waiting for the jobs. Returns the number claimed.
+        """Settle what has ended, claim into the room there is, and return without waiting for the jobs.
 
-        While another thread ticks, this call only makes it look again. Raises the database's errors.
+        Returns the number claimed. While another thread ticks, this call only makes it look again. Raises the
+        database's errors.
         """
-        claimed = 0
-        self._look_again.set()
-        while self._look_again.is_set() and self._ticking.acquire(blocking=False):
-            try:
-                self._look_again.clear()
-                for held in self._claim(self._free(), None):
-                    self._slots.put(held)
-                    claimed += 1
-            finally:
-                self._ticking.release()
-        return claimed
+        return self._flow.ring()
 
     def beat(self, *, now: datetime | None = None, due_only: bool = False) -> int:
         """Extend the leases of the held claims (`due_only`: past a third); tell tasks that lost theirs.
 
-        Returns the number of claims found lost. Raises the database's errors; the leases hold on until their
-        end.
+        Hands back the claims that have waited too long for a slot. Returns the number of claims found lost.
+        Raises the database's errors; the leases hold on until their end.
         """
-        with self._changed:
-            due = [held for held in self._held.values() if not due_only or held.beat_is_due]
+        self._flow.hand_back_waiting(stuck_only=True)
+        with self._flow.changed:
+            due = [held for held in self._flow.held.values() if not due_only or held.beat_is_due]
         if not due:
             return 0
         asked_at = time.monotonic()
@@ -146,6 +133,13 @@ class Worker:
         with self._pool.transaction() as conn:
             return sweeping.sweep(conn, now=now)
 
+    def schedule(self, *, now: datetime | None = None) -> int:
+        """Enqueue the periodic tasks that are due; asks the database only when one may be. Returns how many."""
+        if self._scheduler.idle:
+            return 0
+        with self._pool.transaction() as conn:
+            return len(self._scheduler.tick(conn, now=now))
+
     def register(self) -> None:
         """Show this worker in the list of live ones. For display only."""
         with self._pool.transaction() as conn:
@@ -154,7 +148,7 @@ class Worker:
 
     def start_slots(self) -> None:
         """Start the threads that run what `tick` claims."""
-        self._slots.start()
+        self._flow.slots.start()
 
     def hurry(self) -> None:
         """Make `stop` release what still runs now. Safe in a signal handler."""
@@ -163,24 +157,23 @@ class Worker:
     def stop(self, grace: float | None = None) -> int:
         """Claim no more, let the running tasks end within `grace` seconds, then release the rest (T9).
 
-        Returns the number released. A task that goes on in its thread after that can write nothing more.
+        Claims that no slot has taken are released first. Returns the number released. A task that goes on in
+        its thread after that can write nothing more.
         """
-        # The lock is free once a claim on its way has arrived; later ones see the flag.
-        self._stopping = True
-        with self._ticking:
-            pass
+        flow = self._flow
+        released = flow.stop()
         until = time.monotonic() + (self.grace if grace is None else grace)
-        with self._changed:
-            while self._held and not self._hurry.is_set() and time.monotonic() < until:
-                self._changed.wait(min(0.1, max(0.0, until - time.monotonic())))
-            left = [held for held in self._held.values() if not held.lost]
+        with flow.changed:
+            while flow.held and not self._hurry.is_set() and time.monotonic() < until:
+                flow.changed.wait(min(0.1, max(0.0, until - time.monotonic())))
+            left = [held for held in flow.held.values() if not held.lost]
         self._hurry.set()
-        return sum(self._release(held) for held in left)
+        return released + (flow.hand_back(left) if left else 0)
 
     def close(self) -> None:
         """Stop without grace, leave the list of live workers and close the connections."""
         self.stop(0)
-        self._slots.close()
+        self._flow.slots.close()
         if self._registered:
             self._forget()
         self._pool.close()
@@ -191,49 +184,3 @@ class Worker:
                 workers.forget_worker(conn, self.worker_id)
         except DATABASE_AWAY as away:
             log.warning("worker %s stays listed until it is stale: %s", self.worker_id, describe(away))
-
-    def _free(self) -> int:
-        with self._changed:
-            return 0 if self._stopping else max(0, self.concurrency - len(self._held))
-
-    def _claim(self, limit: int, now: datetime | None) -> list[Held]:
-        if limit < 1 or not len(self.app):
-            return []
-        asked_at = time.monotonic()
-        with self._pool.transaction() as conn:
-            claims = queue.claim_jobs(
-                conn, worker=self.worker_id, tasks=list(self.app), queues=self.queues, limit=limit, now=now
-            )
-        claimed = [Held(claim, self._pool, asked_at=asked_at, now=now) for claim in claims]
-        with self._changed:
-            self._held.update((held.claim.claim_token, held) for held in claimed)
-        return claimed
-
-    def _run(self, held: Held) -> Settled:
-        try:
-            return self._attempts.run(held)
-        finally:
-            with self._changed:
-                self._held.pop(held.claim.claim_token, None)
-                self._changed.notify_all()
-
-    def _run_and_tick(self, held: Held) -> None:
-        self._run(held)
-        # This slot is free: look at once, the next job need not wait for a timer.
-        self.tick()
-
-    def _release(self, held: Held) -> bool:
-        try:
-            with self._pool.transaction() as conn:
-                outcome = queue.release_job(conn, held.ref)
-        except REFUSED:
-            return False
-        except DATABASE_AWAY as away:
-            log.error(  # noqa: TRY400  # a trace of the connection adds nothing
-                "job_id=%s not released, its lease must run out: %s", held.claim.job_id, describe(away)
-            )
-            return False
-        # Not earlier: a task that is told so and returns must find its success refused.
-        held.lost = True
-        log.info("job_id=%s outcome=%s worker stops", held.claim.job_id, outcome)
-        return True

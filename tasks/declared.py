@@ -1,0 +1,73 @@
+"""How a task was declared: the options of `@app.task`, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tasks.dedup import Dedup
+from tasks.gates import After
+from tasks.options import (
+    ATTEMPTS_MAX,
+    LEASE_SECONDS_MAX,
+    LEASE_SECONDS_MIN,
+    PRIORITY_MAX,
+    PRIORITY_MIN,
+    TIER_MAX,
+    check_name,
+    check_number,
+)
+
+if TYPE_CHECKING:
+    from tasks.retry import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskOptions:
+    """How the jobs of a task are queued and tried. `lease` and `tier` are in seconds."""
+
+    retry: Policy
+    bind: bool = False
+    queue: str = "default"
+    priority: int = 0
+    tier: int = 0
+    gate: After | None = None
+    dedup: Dedup | None = None
+    lease: float = 60.0
+    max_attempts: int = 5
+    transactional: bool = False
+    autoretry_for: tuple[type[BaseException], ...] = (Exception,)
+    dont_retry_for: tuple[type[BaseException], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what could not work, naming the option. Raises ValueError."""
+        check_name(self.queue, "queue")
+        check_number("priority", self.priority, PRIORITY_MIN, PRIORITY_MAX, whole=True)
+        check_number("tier", self.tier, 0, TIER_MAX, whole=True)
+        check_number("lease", self.lease, LEASE_SECONDS_MIN, LEASE_SECONDS_MAX)
+        check_number("max_attempts", self.max_attempts, 1, ATTEMPTS_MAX, whole=True)
+        if not callable(getattr(self.retry, "delays", None)):
+            raise TypeError(f"retry must be a policy such as Exponential(…) or Fixed(…), not {self.retry!r}")
+        self.retry.delays(self.max_attempts)
+        for option, kind in (("gate", After), ("dedup", Dedup)):
+            value = getattr(self, option)
+            if value is not None and not isinstance(value, kind):
+                raise ValueError(f"{option} must be {kind.__name__}(…), not {value!r}")
+        for option in ("autoretry_for", "dont_retry_for"):
+            kinds = getattr(self, option)
+            if not isinstance(kinds, tuple) or not all(_is_exception(kind) for kind in kinds):
+                raise ValueError(f"{option} must be a tuple of exception classes, not {kinds!r}")
+
+    def retries(self, error: BaseException) -> bool:
+        """Whether an attempt that ended with `error` may run again, budget permitting.
+
+        SystemExit and its like are no part of a task's contract: they count as a crash, and a crash runs
+        again.
+        """
+        if isinstance(error, self.dont_retry_for):
+            return False
+        return isinstance(error, self.autoretry_for) or not isinstance(error, Exception)
+
+
+def _is_exception(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseException)
