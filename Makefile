@@ -18,10 +18,10 @@ run: $(STAMP) ## Start everything, push and clone an example, print the address,
 	@$(BIN)/packhouse up
 
 test: $(STAMP) ## Unit tests, tests on the real Postgres and S3 server, quick tests of real processes
-	@$(BIN)/pytest -q -n 2 -m "not slow"
+	@$(BIN)/pytest -q -n 2 --dist worksteal -m "not slow"
 
 test-all: $(STAMP) ## Every test
-	@$(BIN)/pytest -q -n 2
+	@$(BIN)/pytest -q -n 2 --dist worksteal
 
 lint: $(STAMP) ## ruff, and the import rules of setup.cfg
 	@$(BIN)/ruff check .

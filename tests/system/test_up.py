@@ -118,17 +118,21 @@ def wait_for_nobody(state: Path) -> None:
     assert processes_of(state) == {}
 
 
-def test_example_comes_back_twice_and_nothing_is_left(up: Callable[..., Up], tmp_path: Path) -> None:
-    first = up("--once")
-    assert first.end() == 0, first.output
-    assert "pushed, indexed, prebuilt" in first.output
-    assert "equal byte for byte" in first.output
+def test_example_comes_back_and_nothing_is_left(up: Callable[..., Up], tmp_path: Path) -> None:
+    done = up("--once")
+    assert done.end() == 0, done.output
+    assert "pushed, indexed, prebuilt" in done.output
+    assert "equal byte for byte" in done.output
     assert processes_of(tmp_path / "state") == {}
+
+
+@pytest.mark.slow
+def test_second_run_finds_the_example_and_compares_again(up: Callable[..., Up]) -> None:
+    assert up("--once").end() == 0
     second = up("--once")
     assert second.end() == 0, second.output
     assert "already there" in second.output
     assert "equal byte for byte" in second.output
-    assert processes_of(tmp_path / "state") == {}
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,18 @@ def server(state: State) -> Iterator[Callable[..., Postgres]]:
         made[-1].discard()
 
 
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """One server for the tests that only look at it."""
+    state = State(tmp_path_factory.mktemp("running") / "state")
+    postgres = Postgres(state, options=THROWAWAY)
+    postgres.launch()
+    postgres.wait_ready()
+    yield postgres
+    postgres.discard()
+    state.close()
+
+
 def run(url: str, statement: str) -> object:
     with psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
         cursor = connection.execute(statement)
@@ -67,11 +79,9 @@ def test_data_password_and_port_survive_a_restart(server: Callable[..., Postgres
     assert run(url, "SELECT value FROM kept") == 7
 
 
-def test_server_never_runs_as_root(server: Callable[..., Postgres]) -> None:
-    postgres = server()
-    started(postgres)
-    assert postgres.child is not None
-    status = Path(f"/proc/{postgres.child.popen.pid}/status").read_text()
+def test_server_never_runs_as_root(running: Postgres) -> None:
+    assert running.child is not None
+    status = Path(f"/proc/{running.child.popen.pid}/status").read_text()
     capabilities = next(line for line in status.splitlines() if line.startswith("CapEff"))
     assert int(capabilities.split()[1], 16) == 0
 
@@ -92,17 +102,14 @@ def test_chosen_identity_is_not_roots(state: State) -> None:
     assert (choose_identity().word == "own") == (os.geteuid() != 0)
 
 
-def test_wrong_password_is_refused(server: Callable[..., Postgres]) -> None:
-    postgres = server()
-    url = started(postgres)
+def test_wrong_password_is_refused(running: Postgres) -> None:
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        run(url.replace(postgres.password, "wrong"), "SELECT 1")
+        run(running.url.replace(running.password, "wrong"), "SELECT 1")
 
 
-def test_server_listens_on_loopback_only(server: Callable[..., Postgres]) -> None:
-    url = started(server())
-    assert run(url, "SHOW listen_addresses") == LOOPBACK
-    assert run(url, "SHOW unix_socket_directories") == ""
+def test_server_listens_on_loopback_only(running: Postgres) -> None:
+    assert run(running.url, "SHOW listen_addresses") == LOOPBACK
+    assert run(running.url, "SHOW unix_socket_directories") == ""
 
 
 def test_taken_port_is_replaced(server: Callable[..., Postgres], state: State) -> None:
@@ -117,6 +124,7 @@ def test_taken_port_is_replaced(server: Callable[..., Postgres], state: State) -
         assert state.get("postgres_port") == postgres.port
 
 
+@pytest.mark.slow
 def test_half_made_data_directory_is_made_anew(server: Callable[..., Postgres], state: State) -> None:
     broken = state.folder("postgres") / "data.init"
     broken.mkdir()
@@ -124,6 +132,7 @@ def test_half_made_data_directory_is_made_anew(server: Callable[..., Postgres], 
     assert run(started(server()), "SELECT 1") == 1
 
 
+@pytest.mark.slow
 def test_killed_server_recovers_what_was_committed(server: Callable[..., Postgres]) -> None:
     first = server(options=DURABLE)
     url = started(first)
@@ -144,6 +153,7 @@ def test_leftover_of_a_killed_supervisor_is_cleared(server: Callable[..., Postgr
     assert not alive(**forgotten.child.record)
 
 
+@pytest.mark.slow
 def test_server_that_no_record_names_is_cleared(server: Callable[..., Postgres], state: State) -> None:
     forgotten = server()
     started(forgotten)
@@ -153,6 +163,7 @@ def test_server_that_no_record_names_is_cleared(server: Callable[..., Postgres],
     assert not alive(**forgotten.child.record)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", "nonsense\n", "999999999\n"])
 def test_lock_file_that_names_nobody_is_no_obstacle(server: Callable[..., Postgres], content: str) -> None:
     first = server()
@@ -162,6 +173,7 @@ def test_lock_file_that_names_nobody_is_no_obstacle(server: Callable[..., Postgr
     assert run(started(server()), "SELECT 1") == 1
 
 
+@pytest.mark.slow
 def test_server_that_cannot_start_says_why(server: Callable[..., Postgres], state: State) -> None:
     first = server()
     started(first)
