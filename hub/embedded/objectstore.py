@@ -11,11 +11,12 @@ import shutil
 import signal
 import sysconfig
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from hub.embedded.ports import LOOPBACK, are_free, choose
+from hub.embedded.ports import LOOPBACK, NoFreePort, are_free, choose
 from hub.embedded.processes import Child, ChildFailed, clear_leftover
 from hub.embedded.state import State
 from storage import S3Settings, S3Store, StorageError
@@ -53,6 +54,8 @@ START_SECONDS = 60.0
 STOP_SECONDS = 3.0
 """After large transfers it takes longer than 10 s to end; killing it is harmless (measured)."""
 STARTS_MAX = 3
+CHOICES_MAX = 20
+SOCKETS = Path("/tmp")  # noqa: S108  # fixed in the program
 POLL_SECONDS = 0.05
 
 
@@ -100,7 +103,8 @@ class ObjectStore:
             # Stale sockets are fatal to it, and it prefers the options of its last run to ours.
             (home / name).unlink(missing_ok=True)
         kept = self.state.get("s3_ports") or []
-        self.ports = list(kept) if len(kept) == len(PORTS) and are_free(kept) else choose(len(PORTS))
+        usable = len(kept) == len(PORTS) and are_free(kept) and _clear_sockets(kept)
+        self.ports = list(kept) if usable else _choose_ports()
         self.state.put("s3_ports", self.ports)
         ports = [f"-{name}={port}" for name, port in zip(PORTS, self.ports, strict=True)]
         self.child = Child.start(
@@ -129,6 +133,7 @@ class ObjectStore:
         """Stop the server; killed when that takes too long."""
         if self.child is not None:
             self.child.stop()
+            _clear_sockets(self.ports)
             self.state.put("s3", None)
 
     @property
@@ -167,6 +172,28 @@ class ObjectStore:
             "AWS_SECRET_ACCESS_KEY": self.state.secret("s3_secret_key"),
             **keys,
         }
+
+
+def _clear_sockets(ports: Sequence[int]) -> bool:
+    """Remove the sockets of a server on `ports` that has ended; return False if they are another user's.
+
+    Their place cannot be set, and the server does not remove them all. One that it may not replace is fatal to it.
+    """
+    for name, port in zip(PORTS, ports, strict=True):
+        if name.endswith(".grpc"):
+            try:
+                (SOCKETS / f"seaweedfs-{name.split('.')[0]}-grpc-{port}.sock").unlink(missing_ok=True)
+            except PermissionError:
+                return False
+    return True
+
+
+def _choose_ports() -> list[int]:
+    for _ in range(CHOICES_MAX):
+        ports = choose(len(PORTS))
+        if _clear_sockets(ports):
+            return ports
+    raise NoFreePort(f"other users' sockets in {SOCKETS} are in the way of every choice of ports")
 
 
 def _works(store: S3Store) -> bool:

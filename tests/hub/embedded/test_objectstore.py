@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from hub.embedded.objectstore import PORTS, ObjectStore
+from hub.embedded.objectstore import PORTS, SOCKETS, ObjectStore
 from hub.embedded.ports import LOOPBACK
 from hub.embedded.processes import ChildFailed
 from hub.embedded.state import State
@@ -63,6 +64,30 @@ def test_nothing_is_open_without_credentials(server: Callable[[], ObjectStore]) 
         filer = f"http://{LOOPBACK}:{objectstore.ports[PORTS.index('filer.port')]}/buckets/private/key"
         assert pool.request("GET", filer).status == 401
         assert pool.request("PUT", filer, body=b"other").status == 401
+
+
+def test_nothing_is_left_in_the_common_temporary_directory(server: Callable[[], ObjectStore]) -> None:
+    objectstore = server()
+    sockets = [path for port in objectstore.ports for path in SOCKETS.glob(f"seaweedfs-*{port}.sock")]
+    assert sockets, "the server is expected to make some"
+    objectstore.stop()
+    assert [path for path in sockets if path.exists()] == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may remove anybody's files")
+def test_ports_whose_sockets_are_another_users_are_avoided(
+    server: Callable[[], ObjectStore], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = server()
+    monkeypatch.setattr("hub.embedded.objectstore.SOCKETS", tmp_path / "common")
+    (tmp_path / "common").mkdir()
+    for port in first.ports:
+        for part in ("s3", "master", "volume", "filer", "admin"):
+            (tmp_path / f"common/seaweedfs-{part}-grpc-{port}.sock").touch()
+    (tmp_path / "common").chmod(0o500)
+    first.stop()
+    assert not set(server().ports) & set(first.ports)
+    (tmp_path / "common").chmod(0o700)
 
 
 def test_state_directory_may_have_a_long_name(tmp_path: Path) -> None:
