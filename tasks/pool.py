@@ -16,6 +16,8 @@ log = logging.getLogger(__name__)
 
 STATEMENT_SECONDS_MAX = 10.0
 """A statement of the worker that takes longer is ended by the server, so that no tick hangs for ever."""
+LOCK_SECONDS_MAX = 2.0
+"""How long a statement of the worker waits for a row that somebody else has locked."""
 CONNECT_SECONDS_MAX = 5
 CHECKOUT_SECONDS_MAX = 5.0
 SILENCE_MS_MAX = 20_000
@@ -23,6 +25,9 @@ SILENCE_MS_MAX = 20_000
 
 DATABASE_AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
 """What is worth another try on a new connection. Time-outs and deadlocks are among it."""
+
+ROW_AWAY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected)
+"""Those of DATABASE_AWAY that one row of several may have caused: the others can be written without it."""
 
 NO_TABLES = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
 """The database is there, the migrations are not."""
@@ -39,15 +44,32 @@ def connect_options() -> dict[str, Any]:
     }
 
 
+_TIME_OUTS = "SELECT set_config('statement_timeout', %s, %s), set_config('lock_timeout', %s, %s)"
+
+
+def _set_time_outs(conn: psycopg.Connection[Any], *, local: bool) -> None:
+    statement, lock = (f"{seconds * 1000:.0f}" for seconds in (STATEMENT_SECONDS_MAX, LOCK_SECONDS_MAX))
+    conn.execute(_TIME_OUTS, (statement, local, lock, local))
+
+
 def _configure(conn: psycopg.Connection[Any]) -> None:
-    conn.execute("SELECT set_config('statement_timeout', %s, false)", (str(int(STATEMENT_SECONDS_MAX * 1000)),))
+    _set_time_outs(conn, local=False)
     conn.commit()
 
 
-class Pool:
-    """At most `size` connections to `database_url`, opened at first use."""
+def _configure_pooled(conn: psycopg.Connection[Any]) -> None:
+    conn.prepare_threshold = None
 
-    def __init__(self, database_url: str, size: int, name: str) -> None:
+
+class Pool:
+    """At most `size` connections to `database_url`, opened at first use.
+
+    `pooled`: behind a pooler in transaction mode, where each transaction may be on another server connection.
+    Nothing is kept on a connection then: no prepared statement, no setting.
+    """
+
+    def __init__(self, database_url: str, size: int, name: str, *, pooled: bool = False) -> None:
+        self._pooled = pooled
         self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
             database_url,
             kwargs={**connect_options(), "application_name": name[:63]},
@@ -55,7 +77,7 @@ class Pool:
             max_size=size,
             open=False,
             name=name,
-            configure=_configure,
+            configure=_configure_pooled if pooled else _configure,
             timeout=CHECKOUT_SECONDS_MAX,
             # The pool doubles its pause between attempts without a cap; giving up early makes the next
             # checkout start anew, so that a long outage is followed by a connection within seconds.
@@ -72,6 +94,8 @@ class Pool:
         self._pool.open(wait=False)
         try:
             with self._pool.connection() as conn:
+                if self._pooled:
+                    _set_time_outs(conn, local=True)
                 yield conn
         except DATABASE_AWAY:
             self._pool.check()

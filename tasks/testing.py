@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from tasks.app import App
-    from tasks.attempt import Settled
+    from tasks.settle import Settled
     from tasks.db import Conn
     from tasks.job import Job
 
