@@ -7,7 +7,6 @@ A push that loses between the two leaves stored bytes that no row names: garbage
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -19,10 +18,10 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from hub import history, identity
+from hub.archive import is_set_aside, store_pack, take_back
 from hub.auth import Caller
 from hub.errors import Conflict, Invalid
 from hub.held import adopt_staged
-from hub.keys import archive_key
 from hub.models import Commit as CommitRow
 from hub.models import Mpack, Push, Snapshot
 from hub.models.history import branch_heads, move_branch
@@ -32,7 +31,6 @@ from hub.pack.reader import PackReader
 from hub.records import Commit, check_branch, encode_manifest
 from hub.services import Services
 from hub.work import Work
-from storage import AlreadyExists
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,15 +118,12 @@ def receive(services: Services, work: Work, caller: Caller, repository_id: UUID,
     """
     with services.sessions() as session:
         _check(session, repository_id, incoming)
-    incoming.file.seek(0)
-    with suppress(AlreadyExists):
-        services.archive.put(
-            archive_key(repository_id, incoming.mpack_id), incoming.file, if_absent=True, sha256=incoming.mpack_id
-        )
+    store_pack(services, repository_id, incoming.mpack_id, incoming.file)
     with services.sessions.begin() as session:
         repository = lock_repository(session, repository_id)
         old_head = _check(session, repository_id, incoming)
-        if old_head == incoming.tip and (earlier := _last_push(session, repository_id, incoming)):
+        earlier = _last_push(session, repository_id, incoming) if old_head == incoming.tip else None
+        if earlier is not None and not is_set_aside(session, repository_id, earlier.mpack_ids):
             return Receipt(earlier.push_id, branch_heads(session, repository_id), earlier.job_ids)
         _write_history(session, repository_id, incoming)
         mpack_ids = _write_mpacks(session, repository_id, incoming)
@@ -237,5 +232,6 @@ def _write_mpacks(session: Session, repository_id: UUID, incoming: Incoming) -> 
         )
         .on_conflict_do_nothing()
     )
+    take_back(session, repository_id, incoming.mpack_id, "live")
     adopted = adopt_staged(session, repository_id, incoming.named_objects)
     return [incoming.mpack_id, *(mpack_id for mpack_id in adopted if mpack_id != incoming.mpack_id)]

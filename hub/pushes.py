@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from hub.archive import is_set_aside
 from hub.errors import HubError, Invalid, Missing, TooLarge
 from hub.fetch import BROKEN
 from hub.keys import archive_key, staging_key
@@ -78,12 +79,14 @@ def _discard_upload(services: Services, repository_id: UUID, mpack_id: str) -> N
 def repeated_push(services: Services, repository_id: UUID, *, branch: str, head: str, mpack_id: str) -> Receipt | None:
     """The receipt of the same push when it was accepted before and still stands; None when it must be done.
 
-    It stands while the branch's head is the pushed one or follows from it.
+    It stands while the branch's head is the pushed one or follows from it, and its packs are sound.
     """
     with services.sessions() as session:
         push = find_push(session, repository_id, branch=branch, head=head, mpack_id=mpack_id)
         heads = branch_heads(session, repository_id)
         if push is None or branch not in heads or not is_ancestor(session, repository_id, head, [heads[branch]]):
+            return None
+        if is_set_aside(session, repository_id, push.mpack_ids):
             return None
         return Receipt(push.push_id, heads, push.job_ids)
 

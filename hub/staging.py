@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
 from sqlalchemy.dialects.postgresql import insert
 
 from hub import records
+from hub.archive import store_pack, take_back
 from hub.errors import Invalid
 from hub.held import held_objects
-from hub.keys import archive_key
 from hub.models import Mpack
 from hub.pack.writer import PackWriter
 from hub.services import Services
-from storage import AlreadyExists
 
 BATCH_BYTES = 8 * 1024 * 1024
 """Content that waits for one look-up of what is held already."""
@@ -67,11 +65,7 @@ def stage_objects(services: Services, repository_id: UUID, objects: Iterable[tup
         if not stored:
             return Staged(0, count)
         summary = writer.finish()
-        file.seek(0)
-        with suppress(AlreadyExists):
-            services.archive.put(
-                archive_key(repository_id, summary.mpack_id), file, if_absent=True, sha256=summary.mpack_id
-            )
+        store_pack(services, repository_id, summary.mpack_id, file)
     with services.sessions.begin() as session:
         session.execute(
             insert(Mpack)
@@ -84,4 +78,5 @@ def stage_objects(services: Services, repository_id: UUID, objects: Iterable[tup
             )
             .on_conflict_do_nothing()
         )
+        take_back(session, repository_id, summary.mpack_id, "staged")
     return Staged(len(stored), count - len(stored))

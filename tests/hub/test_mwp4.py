@@ -166,3 +166,25 @@ def test_corrupt_pack_is_quarantined_and_the_clone_says_so(world: World) -> None
     assert (index.status, index.last_error_code, index.attempt_count) == ("quarantined", "MPACK_CORRUPT", 1)
     assert rows(world, "SELECT state FROM hub.mpack") == [("quarantined",)]
     failed_index(world, History())
+
+
+@pytest.mark.parametrize("transport", ["mpack", "muse"])
+def test_corrupt_pack_is_mended_by_pushing_it_again(world: World, history: History, transport: str) -> None:
+    """The pack is the same, so is its name; the bytes of the second push take the place of the bad ones."""
+    tip = history.line(1)[0]
+
+    def push() -> int:
+        if transport == "muse":
+            return world.push_muse(history, tip).status_code
+        return world.push_bytes(*history.mpack([tip]), tip).status_code
+
+    assert push() == 200
+    for bad in pushed_mpacks(world):
+        world.archive.put(archive_key(world.repository_id, bad), b"\0" * 100)
+    drain_for_hours(world)
+    assert world.post("/fetch/mpack", {}).status_code == 500
+    assert push() == 200
+    assert {ran.outcome for ran in world.drain()} == {"succeeded"}
+    assert fetch_mpack(world) == model(history, [tip])
+    assert {row[0] for row in rows(world, "SELECT state FROM hub.mpack")} == {"live"}
+    check(world)
