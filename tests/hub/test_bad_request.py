@@ -142,7 +142,7 @@ def packed(value: Any) -> bytes:
 
 
 @pytest.mark.parametrize("path", MAPS + STREAMS)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     body=st.binary(max_size=60)
     | SHAPES.map(packed)
