@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
@@ -27,9 +28,9 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 @cache
 def tracked() -> tuple[Path, ...]:
     """All files of the project: those that git knows or would add; without git, those outside hidden folders."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if listed.returncode == 0:
+    if shutil.which("git") and (ROOT / ".git").exists():
+        command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
         found = [ROOT / name for name in listed.stdout.split("\0") if name]
     else:
         visible = (path.relative_to(ROOT) for path in ROOT.rglob("*"))

