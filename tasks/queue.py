@@ -1,4 +1,4 @@
-"""The queue: one function per statement file, each inside the caller's own transaction.
+"""The queue: one function per statement file, each inside the caller's own transaction. Hence a long file.
 
 Nothing here commits. Every function takes a psycopg or SQLAlchemy connection or a session, and an optional
 `now`; without it every instant is the database's. Longer than its neighbours because the list is not to be split:

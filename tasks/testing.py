@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from tasks.app import App
-    from tasks.settle import Settled
     from tasks.db import Conn
     from tasks.job import Job
+    from tasks.settle import Settled
 
 DRAIN_MAX = 1000
 LIST_MAX = 1000

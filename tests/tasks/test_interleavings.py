@@ -1,4 +1,7 @@
-"""Races, with real connections and no sleeps: who waits for whom is read from Postgres itself."""
+"""Races, with real connections and no sleeps: who waits for whom is read from Postgres itself.
+
+A long file: every race is one scene, and all use the same stage.
+"""
 
 from __future__ import annotations
 
