@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from psycopg.rows import class_row, tuple_row
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session, scoped_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from psycopg.rows import RowFactory
 
@@ -50,6 +51,18 @@ def cursor(conn: Conn, row_factory: RowFactory[Row]) -> psycopg.Cursor[Row]:
 def statement(name: str) -> bytes:
     """Load the statement `tasks/sql/NAME.sql`."""
     return files("tasks").joinpath("sql", f"{name}.sql").read_bytes()
+
+
+def rows(conn: Conn, name: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """Run the statement `name` and return its rows as tuples."""
+    with cursor(conn, tuple_row) as cur:
+        return cur.execute(statement(name), params).fetchall()
+
+
+def records(conn: Conn, name: str, kind: type[Row], params: Mapping[str, Any]) -> list[Row]:
+    """Run the statement `name` and return its rows as `kind`, a dataclass with the columns' names."""
+    with cursor(conn, class_row(kind)) as cur:
+        return cur.execute(statement(name), params).fetchall()
 
 
 @contextmanager

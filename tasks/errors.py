@@ -3,6 +3,7 @@
 TaskError
 ├── ClaimLost      the token is not the current one: the job was swept, released or claimed again
 ├── JobTerminal    the job has reached an end; carries its status
+├── JobActive      the job has not reached an end; carries its status
 ├── JobNotFound    no such job
 ├── DuplicateJob   a job with this key (mode `reject`) or this id is there already
 ├── PayloadError   data that cannot be stored or breaks a rule; names the field
@@ -44,6 +45,15 @@ class JobTerminal(TaskError):
 
     def __init__(self, job_id: UUID, status: str) -> None:
         super().__init__(f"job {job_id} is at an end: {status}")
+        self.job_id = job_id
+        self.status = status
+
+
+class JobActive(TaskError):
+    """The job waits or runs (`status`), so there is nothing to retry; nothing was written."""
+
+    def __init__(self, job_id: UUID, status: str) -> None:
+        super().__init__(f"job {job_id} has not reached an end: {status}")
         self.job_id = job_id
         self.status = status
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tasks.states import TERMINAL
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Payload = dict[str, Any]
 """`{"args": […], "kwargs": {…}}`."""
 DedupMode = Literal["join", "once", "reject"]
+ParentPolicy = Literal["cancel", "run", "stay"]
+PassResults = Literal["none", "first", "list"]
 Outcome = Literal["retry", "released", "failed", "superseded"]
 """What became of a job whose attempt did not succeed."""
 
@@ -25,6 +27,12 @@ class NewJob:
 
     `available_at` and `countdown` exclude each other; neither: due at once. `tier` shifts the place in the
     order by whole seconds and nothing else. `attempts_max` counts runs in all. `job_id` None: one is made.
+
+    `expires_at`, or `expires` seconds from now: not claimed from then on, and cancelled by the next sweep.
+    `limit_key` and `limit_max`: at most so many jobs of the key run at a time. `parents`: jobs that have to
+    succeed first; `on_parent_failure` says what happens when one ends otherwise or is not there: "cancel" this
+    job, "run" it anyway, or "stay" until somebody retries the parent. `pass_results` is for the worker: it gives
+    the task no result of its parents, the first one's, or the list of them.
     """
 
     task: str
@@ -42,6 +50,13 @@ class NewJob:
     dedup_key: str | None = None
     dedup_mode: DedupMode = "join"
     job_id: UUID | None = None
+    expires_at: datetime | None = None
+    expires: float | None = None
+    limit_key: str | None = None
+    limit_max: int | None = None
+    parents: Sequence[UUID] = ()
+    on_parent_failure: ParentPolicy = "cancel"
+    pass_results: PassResults = "none"  # noqa: S105  # to pass on, no password
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +98,9 @@ class Claim:
     available_at: datetime
     dedup_key: str | None
     coalesced: int
+    expires_at: datetime | None
+    parent_count: int
+    pass_results: PassResults
 
     @property
     def ref(self) -> Ref:
@@ -129,6 +147,14 @@ class Job:
     cancel_reason: str | None
     superseded_by: UUID | None
     progress: Any
+    expires_at: datetime | None
+    limit_key: str | None
+    limit_max: int | None
+    parent_count: int
+    on_parent_failure: ParentPolicy
+    pass_results: PassResults
+    lane: str
+    parked_on: UUID | None
 
     @property
     def terminal(self) -> bool:
@@ -179,26 +205,29 @@ class WorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class SweepCounts:
-    """What a sweep did, in jobs. `skipped`: left for the next sweep, because somebody held what it needed."""
+    """What a sweep did, in jobs.
+
+    `requeued`, `failed` and `superseded`: whose lease was over. `skipped`: left for the next sweep, because
+    somebody held what it needed. `expired` and `orphaned`: cancelled, too late or after a parent's failure.
+    `unparked`: whose blocker was gone unnoticed.
+    """
 
     requeued: int = 0
     failed: int = 0
     superseded: int = 0
     skipped: int = 0
+    expired: int = 0
+    orphaned: int = 0
+    unparked: int = 0
 
     @property
     def total(self) -> int:
-        """Jobs taken back."""
+        """Jobs whose lease was over, taken back."""
         return self.requeued + self.failed + self.superseded
 
     def __add__(self, other: SweepCounts) -> SweepCounts:
         """Add the counts of another page."""
-        return SweepCounts(
-            self.requeued + other.requeued,
-            self.failed + other.failed,
-            self.superseded + other.superseded,
-            self.skipped + other.skipped,
-        )
+        return SweepCounts(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

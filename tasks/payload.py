@@ -11,6 +11,7 @@ import math
 import unicodedata
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from tasks.errors import ERROR_CODE, PayloadError
 
@@ -31,6 +32,8 @@ ERROR_CHARACTERS_MAX = 2048
 CUT = "… [cut]"
 SECONDS_MAX = 10 * 366 * 86400
 ATTEMPTS_MAX = 10_000
+RUNNING_MAX = 1_000_000
+PARENTS_MAX = 100_000
 
 _CONTROLS = {n: None for n in range(0x110) if unicodedata.category(chr(n)) == "Cc" and chr(n) not in "\n\t"}
 
@@ -155,19 +158,51 @@ def new_job_params(new: NewJob) -> dict[str, Any]:
     if new.dedup_key is not None and new.dedup_mode not in ("join", "once", "reject"):
         raise PayloadError("dedup_mode", "must be join, once or reject")
     key = None if new.dedup_key is None else check_text("dedup_key", new.dedup_key, KEY_BYTES_MAX)
+    if new.parents and key is not None and new.dedup_mode == "join":
+        raise PayloadError("parents", "a job that joins another cannot wait for parents of its own")
     return {
+        **_gate_params(new),
         "task": check_text("task", new.task, NAME_BYTES_MAX),
         "queue": check_text("queue", new.queue, NAME_BYTES_MAX),
         "scope": check_text("scope", new.scope, SCOPE_BYTES_MAX, empty=True),
         "payload": encode("", new.payload),
         "priority": check_whole("priority", new.priority, -32768, 32767),
         "tier": check_seconds("tier", new.tier),
-        "after_tasks": [check_text("after_tasks", name, NAME_BYTES_MAX) for name in new.after_tasks],
         "available_at": check_instant("available_at", new.available_at),
-        "countdown": check_seconds("countdown", 0.0 if new.countdown is None else new.countdown),
+        "countdown": _countdown(new),
         "lease_seconds": check_seconds("lease_seconds", new.lease_seconds, least=0.001),
         "attempts_max": check_whole("attempts_max", new.attempts_max, 1, ATTEMPTS_MAX),
         "postpones_max": check_whole("postpones_max", new.postpones_max, 0, 1_000_000),
         "dedup_key": key,
         "dedup_mode": None if key is None else new.dedup_mode,
+    }
+
+
+def _countdown(new: NewJob) -> float | None:
+    if new.available_at is not None:
+        return None
+    return check_seconds("countdown", 0.0 if new.countdown is None else new.countdown)
+
+
+def _gate_params(new: NewJob) -> dict[str, Any]:
+    """Check what may hold the job back or end it early."""
+    if new.expires_at is not None and new.expires is not None:
+        raise PayloadError("expires", "must not be given together with expires_at")
+    if (new.limit_key is None) != (new.limit_max is None):
+        raise PayloadError("limit_max", "must be given together with limit_key")
+    if new.on_parent_failure not in ("cancel", "run", "stay"):
+        raise PayloadError("on_parent_failure", "must be cancel, run or stay")
+    if new.pass_results not in ("none", "first", "list"):
+        raise PayloadError("pass_results", "must be none, first or list")
+    if not all(isinstance(parent, UUID) for parent in new.parents):
+        raise PayloadError("parents", "must be ids of jobs")
+    return {
+        "after_tasks": [check_text("after_tasks", name, NAME_BYTES_MAX) for name in new.after_tasks],
+        "expires_at": check_instant("expires_at", new.expires_at),
+        "expires": None if new.expires is None else check_seconds("expires", new.expires),
+        "limit_key": None if new.limit_key is None else check_text("limit_key", new.limit_key, SCOPE_BYTES_MAX),
+        "limit_max": None if new.limit_max is None else check_whole("limit_max", new.limit_max, 1, RUNNING_MAX),
+        "parent_count": check_whole("parents", len(new.parents), 0, PARENTS_MAX),
+        "on_parent_failure": new.on_parent_failure,
+        "pass_results": new.pass_results,
     }

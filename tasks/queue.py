@@ -1,32 +1,27 @@
-"""The queue: one function per statement file, each inside the caller's own transaction. Hence a long file.
+"""The queue: the moves of a job, each inside the caller's own transaction.
 
 Nothing here commits. Every function takes a psycopg or SQLAlchemy connection or a session, and an optional
-`now`; without it every instant is the database's. Longer than its neighbours because the list is not to be split:
-whoever looks for a move of a job finds all of them here. What belongs to an attempt is written only while its token
-is the current one; otherwise ClaimLost, JobTerminal or JobNotFound is raised and nothing has changed.
+`now`; without it every instant is the database's. A long file, for the list is not to be split:
+whoever looks for a move of a job finds it here, or its name, when the code is in `tasks.enqueue`, `tasks.claim`
+or `tasks.operate`. What belongs to an attempt is written only while its token is the current one; otherwise
+ClaimLost, JobTerminal or JobNotFound is raised and nothing has changed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from psycopg import errors as pg
-from psycopg.rows import class_row, dict_row, tuple_row
+from psycopg.rows import dict_row
 
-from tasks.db import Conn, cursor, savepoint, statement
-from tasks.errors import ClaimLost, DuplicateJob, JobNotFound, JobTerminal
-from tasks.ids import new_job_id
-from tasks.job import Attempt, Claim, Enqueued, Job, NewJob, Outcome, Ref, Stats, SweepCounts
-from tasks.payload import (
-    check_code,
-    check_instant,
-    check_seconds,
-    check_text,
-    check_whole,
-    clean_error,
-    encode,
-    new_job_params,
-)
+from tasks.claim import claim_jobs
+from tasks.db import Conn, cursor, records, rows, savepoint, statement
+from tasks.enqueue import enqueue_job, enqueue_jobs
+from tasks.errors import ClaimLost, JobNotFound, JobTerminal
+from tasks.job import Attempt, Job, Outcome, Ref, Stats, SweepCounts
+from tasks.lanes import let_go
+from tasks.operate import cancel_job, retry_job, set_aside_job
+from tasks.payload import check_code, check_instant, check_seconds, check_whole, clean_error, encode
 from tasks.states import TERMINAL
 from tasks.workers import forget_worker, register_worker
 
@@ -39,8 +34,12 @@ __all__ = [
     "CHANNEL",
     "LIVE_SECONDS",
     "attempts_of",
+    "cancel_children",
+    "cancel_job",
     "claim_jobs",
     "enqueue_job",
+    "enqueue_jobs",
+    "expire_jobs",
     "extend_leases",
     "fail_job",
     "finish_job",
@@ -49,10 +48,13 @@ __all__ = [
     "get_job",
     "list_expired",
     "list_jobs",
+    "parent_results",
     "quarantine_job",
     "register_worker",
     "release_job",
+    "retry_job",
     "save_progress",
+    "set_aside_job",
     "stats",
     "sweep_expired",
 ]
@@ -63,17 +65,6 @@ CHANNEL = "tasks"
 """The NOTIFY channel; a payload is the name of a queue that has a job to run now."""
 _COLLISIONS_MAX = 10
 _OUTCOMES: dict[str, Outcome] = {"failed": "failed", "cancelled": "superseded"}
-Row = TypeVar("Row")
-
-
-def _rows(conn: Conn, name: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with cursor(conn, tuple_row) as cur:
-        return cur.execute(statement(name), params).fetchall()
-
-
-def _objects(conn: Conn, name: str, kind: type[Row], params: Mapping[str, Any]) -> list[Row]:
-    with cursor(conn, class_row(kind)) as cur:
-        return cur.execute(statement(name), params).fetchall()
 
 
 def _at(now: datetime | None) -> datetime | None:
@@ -81,65 +72,18 @@ def _at(now: datetime | None) -> datetime | None:
 
 
 def _refuse(conn: Conn, ref: Ref) -> ClaimLost | JobTerminal | JobNotFound:
-    rows = _rows(conn, "read_fence", {"job_id": ref.job_id})
-    if not rows:
+    found = rows(conn, "read_fence", {"job_id": ref.job_id})
+    if not found:
         return JobNotFound(ref.job_id)
-    status = rows[0][0]
+    status = found[0][0]
     return JobTerminal(ref.job_id, status) if status in TERMINAL else ClaimLost(ref.job_id)
-
-
-def enqueue_job(conn: Conn, new: NewJob, *, now: datetime | None = None) -> Enqueued:
-    """T0: put a job into the queue, or join the pending one that has the key.
-
-    Raises PayloadError for what cannot be stored, DuplicateJob in mode `reject` when a pending job has the
-    key, or when `new.job_id` is taken (then the transaction has failed).
-    """
-    params = {**new_job_params(new), "job_id": new.job_id or new_job_id(), "now": _at(now)}
-    if new.dedup_key is not None and new.dedup_mode != "join":
-        return _enqueue_unique(conn, new, params)
-    try:
-        job_id, outcome, _ = _rows(conn, "enqueue_job", params)[0]
-    except pg.UniqueViolation as error:
-        raise DuplicateJob(f"there is already a job {params['job_id']}") from error
-    return Enqueued(job_id, outcome)
-
-
-def _enqueue_unique(conn: Conn, new: NewJob, params: dict[str, Any]) -> Enqueued:
-    for _ in range(_COLLISIONS_MAX):
-        rows = _rows(conn, "enqueue_unique", params)
-        if rows:
-            return Enqueued(rows[0][0], "inserted")
-        # The holder is committed, or ours: whoever was still open has been waited for by the insert.
-        found = _rows(conn, "find_duplicate", params)
-        if found and new.dedup_mode == "once":
-            return Enqueued(found[0][0], "duplicate")
-        if found:
-            raise DuplicateJob(f"task {new.task} has a pending job with this key: {found[0][0]}")
-    raise DuplicateJob(f"there is already a job {params['job_id']}")
-
-
-def claim_jobs(
-    conn: Conn,
-    *,
-    worker: str,
-    tasks: Sequence[str],
-    queues: Sequence[str],
-    limit: int,
-    now: datetime | None = None,
-) -> list[Claim]:
-    """T1: claim up to `limit` due jobs of these tasks and queues, in order, gates and budget respected."""
-    if limit < 1 or not tasks or not queues:
-        return []
-    check_text("worker", worker, 400)
-    params = {"worker": worker, "tasks": list(tasks), "queues": list(queues), "limit": limit, "now": _at(now)}
-    return _objects(conn, "claim_jobs", Claim, params)
 
 
 def extend_leases(conn: Conn, refs: Sequence[Ref], *, now: datetime | None = None) -> set[UUID]:
     """Heartbeat: extend each lease by its own length from now. Returns the tokens that are still current."""
     if not refs:
         return set()
-    return {row[0] for row in _rows(conn, "extend_leases", {**_columns(refs), "now": _at(now)})}
+    return {row[0] for row in rows(conn, "extend_leases", {**_columns(refs), "now": _at(now)})}
 
 
 def _columns(refs: Sequence[Ref]) -> dict[str, Any]:
@@ -155,7 +99,9 @@ def finish_jobs(conn: Conn, results: Sequence[tuple[Ref, Any]], *, now: datetime
         return set()
     texts = [None if result is None else encode("result", result) for _, result in results]
     params = {**_columns([ref for ref, _ in results]), "results": texts, "now": _at(now)}
-    return {row[0] for row in _rows(conn, "finish_jobs", params)}
+    finished = rows(conn, "finish_jobs", params)
+    let_go(conn, ended=[row[1] for row in finished], limit_keys=[row[2] for row in finished])
+    return {row[0] for row in finished}
 
 
 def finish_job(conn: Conn, ref: Ref, result: Any = None, *, now: datetime | None = None) -> None:
@@ -225,15 +171,17 @@ def _put_back(conn: Conn, name: str, ref: Ref, params: Mapping[str, Any], back: 
     for last in range(_COLLISIONS_MAX - 1, -1, -1):
         try:
             with savepoint(conn):
-                rows = _rows(conn, name, params)
+                found = rows(conn, name, params)
             break
         except pg.UniqueViolation:
             # A pending job with the key was committed after the snapshot; the next one sees it.
             if not last:
                 raise
-    if not rows:
+    if not found:
         raise _refuse(conn, ref)
-    return _OUTCOMES.get(rows[0][0], back)
+    status, job_id, limit_key, _ = found[0]
+    let_go(conn, ended=[job_id] if status in TERMINAL else (), limit_keys=[limit_key])
+    return _OUTCOMES.get(status, back)
 
 
 def quarantine_job(conn: Conn, ref: Ref, *, code: str, detail: str, now: datetime | None = None) -> None:
@@ -248,8 +196,10 @@ def quarantine_job(conn: Conn, ref: Ref, *, code: str, detail: str, now: datetim
         "detail": clean_error(detail),
         "now": _at(now),
     }
-    if not _rows(conn, "quarantine_job", params):
+    found = rows(conn, "quarantine_job", params)
+    if not found:
         raise _refuse(conn, ref)
+    let_go(conn, ended=[ref.job_id], limit_keys=[found[0][1]])
 
 
 def save_progress(conn: Conn, ref: Ref, progress: Any, *, now: datetime | None = None) -> None:
@@ -259,7 +209,7 @@ def save_progress(conn: Conn, ref: Ref, progress: Any, *, now: datetime | None =
     """
     _at(now)
     params = {"job_id": ref.job_id, "token": ref.claim_token, "progress": encode("progress", progress)}
-    if not _rows(conn, "save_progress", params):
+    if not rows(conn, "save_progress", params):
         raise _refuse(conn, ref)
 
 
@@ -273,14 +223,48 @@ def sweep_expired(
     """
     params = {"limit": check_whole("limit", limit, 1, 100_000), "only": only, "now": _at(now)}
     counts = {"pending": 0, "failed": 0, "cancelled": 0}
-    for status, jobs, _ in _rows(conn, "sweep_expired", params):
+    ended: list[UUID] = []
+    limit_keys: set[str | None] = set()
+    for status, jobs, job_ids, keys, _ in rows(conn, "sweep_expired", params):
         counts[status] += jobs
+        limit_keys.update(keys)
+        if status in TERMINAL:
+            ended += job_ids
+    let_go(conn, ended=ended, limit_keys=limit_keys)
     return SweepCounts(counts["pending"], counts["failed"], counts["cancelled"])
 
 
 def list_expired(conn: Conn, *, limit: int = 500, now: datetime | None = None) -> list[UUID]:
     """Ids of running jobs whose lease is over, oldest first."""
-    return [row[0] for row in _rows(conn, "list_expired", {"limit": limit, "now": _at(now)})]
+    return [row[0] for row in rows(conn, "list_expired", {"limit": limit, "now": _at(now)})]
+
+
+def expire_jobs(conn: Conn, *, limit: int = 500, now: datetime | None = None) -> int:
+    """T6e: cancel one page of pending jobs that have expired, reason `expired`. Returns how many; for the sweep."""
+    return _cancel(conn, "expire_jobs", limit, now)
+
+
+def cancel_children(conn: Conn, *, limit: int = 500, now: datetime | None = None) -> int:
+    """T6p: cancel one page of pending jobs with the policy `cancel` that have a failed or missing parent.
+
+    Their reason is `parent`. Returns how many, for the sweep: repeat until 0, their own children come after them.
+    """
+    return _cancel(conn, "cancel_children", limit, now)
+
+
+def _cancel(conn: Conn, name: str, limit: int, now: datetime | None) -> int:
+    params = {"limit": check_whole("limit", limit, 1, 100_000), "now": _at(now)}
+    cancelled = rows(conn, name, params)
+    let_go(conn, ended=[row[0] for row in cancelled], limit_keys=[row[1] for row in cancelled])
+    return len(cancelled)
+
+
+def parent_results(conn: Conn, job_id: UUID) -> list[Any]:
+    """Read the results of a job's parents, in the order in which they were given.
+
+    None for a parent that returned nothing, did not succeed (policy `run`) or is gone.
+    """
+    return [row[0] for row in rows(conn, "parent_results", {"job_id": job_id})]
 
 
 def get_job(conn: Conn, job_id: UUID) -> Job:
@@ -288,7 +272,7 @@ def get_job(conn: Conn, job_id: UUID) -> Job:
 
     Raises JobNotFound.
     """
-    jobs = _objects(conn, "get_job", Job, {"job_id": job_id})
+    jobs = records(conn, "get_job", Job, {"job_id": job_id})
     if not jobs:
         raise JobNotFound(job_id)
     return jobs[0]
@@ -296,7 +280,7 @@ def get_job(conn: Conn, job_id: UUID) -> Job:
 
 def attempts_of(conn: Conn, job_id: UUID) -> list[Attempt]:
     """Read the attempts of a job, in order."""
-    return _objects(conn, "list_attempts", Attempt, {"job_id": job_id})
+    return records(conn, "list_attempts", Attempt, {"job_id": job_id})
 
 
 def list_jobs(
@@ -310,7 +294,7 @@ def list_jobs(
 ) -> list[Job]:
     """Read the newest jobs that match every filter given."""
     params = {"status": status, "task": task, "scope": scope, "queue": queue, "limit": limit}
-    return _objects(conn, "list_jobs", Job, params)
+    return records(conn, "list_jobs", Job, params)
 
 
 def stats(conn: Conn, *, now: datetime | None = None) -> Stats:

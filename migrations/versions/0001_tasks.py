@@ -1,4 +1,6 @@
-"""The queue: jobs, attempts, workers, and the two predicates that several statements share.
+"""The queue: its tables, its indexes, and the predicates that several statements share.
+
+A long file: one schema, read as a whole.
 
 The table refuses nonsense: what a CHECK can say, no caller (psql included) can get wrong. Every CHECK is
 written so that a NULL makes it false, not unknown: an unknown CHECK passes.
@@ -50,6 +52,19 @@ CREATE TABLE tasks.job (
     cancel_reason     text,
     superseded_by     uuid,
     progress          jsonb,
+    expires_at        timestamptz,
+    limit_key         text,
+    limit_max         integer,
+    parent_count      integer NOT NULL DEFAULT 0,
+    on_parent_failure text NOT NULL DEFAULT 'cancel',
+    pass_results      text NOT NULL DEFAULT 'none',
+    -- Hints that keep the claim cheap. They say where a pending job was seen last, never whether it may run: that
+    -- is for the predicates of the claim. ready: in the claim's index; later: was not due; unchecked: has gates
+    -- that nobody has looked at; parked: found shut, by the job `parked_on` or, without one, by its limit.
+    lane              text NOT NULL DEFAULT 'ready',
+    parked_on         uuid,
+    gated             boolean NOT NULL GENERATED ALWAYS AS (
+        after_tasks <> '{}' OR parent_count > 0 OR limit_key IS NOT NULL) STORED,
 
     CONSTRAINT job_status_known CHECK (
         status IN ('pending', 'running', 'succeeded', 'failed', 'cancelled', 'quarantined')),
@@ -72,7 +87,15 @@ CREATE TABLE tasks.job (
     CONSTRAINT job_coalesced CHECK (coalesced >= 0 AND (coalesced_at IS NOT NULL) = (coalesced > 0)),
     CONSTRAINT job_reason_iff_cancelled CHECK ((cancel_reason IS NOT NULL) = (status = 'cancelled')),
     CONSTRAINT job_superseded_names_its_heir CHECK (
-        (superseded_by IS NOT NULL) = (cancel_reason IS NOT NULL AND cancel_reason = 'superseded'))
+        (superseded_by IS NOT NULL) = (cancel_reason IS NOT NULL AND cancel_reason = 'superseded')),
+    CONSTRAINT job_limit_whole CHECK (num_nonnulls(limit_key, limit_max) IN (0, 2)),
+    CONSTRAINT job_limit_positive CHECK (limit_max IS NULL OR limit_max >= 1),
+    CONSTRAINT job_parents CHECK (parent_count >= 0),
+    CONSTRAINT job_parent_policy_known CHECK (on_parent_failure IN ('cancel', 'run', 'stay')),
+    CONSTRAINT job_pass_results_known CHECK (pass_results IN ('none', 'first', 'list')),
+    CONSTRAINT job_lane_known CHECK (lane IN ('ready', 'later', 'unchecked', 'parked')),
+    CONSTRAINT job_lane_is_of_pending CHECK (status = 'pending' OR lane = 'ready'),
+    CONSTRAINT job_parked_on_is_of_parked CHECK (parked_on IS NULL OR lane = 'parked')
 ) WITH (
     -- Rows are rewritten a few times in a short life; leave room on the page, and vacuum early: a claim has
     -- to walk over every dead index entry that is older than the oldest waiting job.
@@ -122,6 +145,42 @@ CREATE TABLE tasks.worker (
 ) WITH (fillfactor = 50)
 """
 
+# Also without foreign keys: a child may name a parent that is gone, and then follows its policy.
+DEPENDENCY = """
+CREATE TABLE tasks.dependency (
+    child_id   uuid NOT NULL,
+    parent_id  uuid NOT NULL,
+    position   integer NOT NULL,
+
+    PRIMARY KEY (child_id, position),
+    CONSTRAINT dependency_of_another CHECK (child_id <> parent_id)
+)
+"""
+
+# A row is locked by whoever counts the running jobs of its key. Rows stay: removing one would race with an enqueue.
+LIMIT_GATE = "CREATE TABLE tasks.limit_gate (limit_key text PRIMARY KEY)"
+
+QUEUE = """
+CREATE TABLE tasks.queue (
+    queue      text PRIMARY KEY,
+    paused_at  timestamptz NOT NULL,
+    reason     text NOT NULL
+)
+"""
+
+OPERATION = """
+CREATE TABLE tasks.operation (
+    job_id  uuid NOT NULL,
+    seq     bigint GENERATED ALWAYS AS IDENTITY,
+    at      timestamptz NOT NULL,
+    action  text NOT NULL,
+    reason  text NOT NULL,
+
+    PRIMARY KEY (job_id, seq),
+    CONSTRAINT operation_action_known CHECK (action IN ('cancel', 'set_aside', 'retry'))
+)
+"""
+
 # The rhythm is part of the key: two versions of an application with two rhythms of one schedule do not disturb
 # each other during a deploy.
 SCHEDULE = """
@@ -141,7 +200,19 @@ CREATE TABLE tasks.schedule (
 # id and say `status = 'running'` as a guard. A planner whose statistics are from a quiet moment takes a
 # partial index for empty and would walk all of it once per row.
 INDEXES = """
-CREATE INDEX job_claim ON tasks.job (priority DESC, created_at, seq) WHERE status = 'pending';
+CREATE INDEX job_claim ON tasks.job (priority DESC, created_at, seq) WHERE status = 'pending' AND lane = 'ready';
+CREATE INDEX job_gated ON tasks.job (priority DESC, created_at, seq)
+    WHERE status = 'pending' AND lane = 'ready' AND gated;
+CREATE INDEX job_unchecked ON tasks.job (priority DESC, created_at, seq)
+    WHERE status = 'pending' AND lane = 'unchecked';
+CREATE INDEX job_later ON tasks.job (available_at) WHERE status = 'pending' AND lane = 'later';
+CREATE INDEX job_parked ON tasks.job (parked_on) WHERE parked_on IS NOT NULL;
+CREATE INDEX job_limit_waiting ON tasks.job (limit_key, lane, priority DESC, created_at, seq)
+    WHERE status = 'pending' AND limit_key IS NOT NULL;
+CREATE INDEX job_limit_running ON tasks.job (limit_key) WHERE limit_key IS NOT NULL AND lease_expires_at IS NOT NULL;
+CREATE INDEX job_expiry ON tasks.job (expires_at) WHERE status = 'pending' AND expires_at IS NOT NULL;
+CREATE INDEX job_child ON tasks.job (job_id) WHERE status = 'pending' AND parent_count > 0;
+CREATE INDEX job_finished ON tasks.job (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX job_lease ON tasks.job (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
 CREATE INDEX job_blocker ON tasks.job (scope, task) WHERE finished_at IS NULL;
 CREATE UNIQUE INDEX job_pending_key ON tasks.job (task, dedup_key)
@@ -149,9 +220,10 @@ CREATE UNIQUE INDEX job_pending_key ON tasks.job (task, dedup_key)
 CREATE UNIQUE INDEX job_once_key ON tasks.job (task, dedup_key) WHERE dedup_mode = 'once';
 CREATE INDEX job_scope ON tasks.job (scope, task, seq) WHERE scope <> '';
 CREATE UNIQUE INDEX attempt_one_open ON tasks.attempt (job_id) WHERE result IS NULL;
+CREATE INDEX dependency_parent ON tasks.dependency (parent_id);
 """
 
-# The planner inlines both where they stand in FROM (one SELECT, STABLE, not STRICT), so they cost what the
+# The planner inlines them where they stand in FROM (one SELECT, STABLE, not STRICT), so they cost what the
 # text would cost in place. They take columns, not the row: a whole-row argument would fetch the payload. No
 # parameter has the name of a column: inside, the column would win.
 PREDICATES = """
@@ -166,6 +238,31 @@ RETURNS TABLE (job_id uuid, task text, status text, since timestamptz) LANGUAGE 
 $$;
 COMMENT ON FUNCTION tasks.blockers IS
     'The jobs that shut the gate of a job: those of its after_tasks, in its scope, pending or running';
+
+CREATE FUNCTION tasks.unmet_parents(waiting_id uuid, policy text)
+RETURNS TABLE (parent_id uuid, task text, status text, since timestamptz, "position" integer)
+LANGUAGE sql STABLE AS $$
+    SELECT d.parent_id, p.task, p.status, COALESCE(p.finished_at, p.claimed_at, p.created_at), d.position
+    FROM tasks.dependency AS d LEFT JOIN tasks.job AS p ON p.job_id = d.parent_id
+    WHERE d.child_id = waiting_id
+      AND CASE
+            WHEN p.job_id IS NULL THEN policy <> 'run'
+            WHEN p.status = 'succeeded' THEN false
+            ELSE policy <> 'run' OR p.finished_at IS NULL
+          END
+$$;
+COMMENT ON FUNCTION tasks.unmet_parents IS
+    'The parents that a job waits for; status NULL: there is no such job (any more)';
+
+CREATE FUNCTION tasks.running_of(key text)
+RETURNS TABLE (job_id uuid, task text, status text, since timestamptz) LANGUAGE sql STABLE AS $$
+    SELECT r.job_id, r.task, r.status, r.claimed_at
+    FROM tasks.job AS r
+    WHERE r.limit_key = key
+      AND r.lease_expires_at IS NOT NULL
+$$;
+COMMENT ON FUNCTION tasks.running_of IS
+    'The running jobs of a limit: a count of open attempts, so that nothing can give a place back twice';
 
 CREATE FUNCTION tasks.heirs(back_id uuid, of_task text, of_key text)
 RETURNS TABLE (job_id uuid) LANGUAGE sql STABLE AS $$
@@ -184,7 +281,7 @@ COMMENT ON FUNCTION tasks.heirs IS
 def upgrade() -> None:
     """Create the schema."""
     op.execute("CREATE SCHEMA tasks")
-    for statement in (JOB, ATTEMPT, WORKER, SCHEDULE, INDEXES, PREDICATES):
+    for statement in (JOB, ATTEMPT, WORKER, DEPENDENCY, LIMIT_GATE, QUEUE, OPERATION, SCHEDULE, INDEXES, PREDICATES):
         op.execute(statement)
 
 

@@ -1,18 +1,27 @@
 -- T1: pending to running. Claims a batch in order, opens the attempts, returns exactly its own rows.
--- The lock clause re-reads `j` when it changed after the snapshot, but the gate's blockers come from the
--- snapshot: a blocker that was committed in between is not seen. That claim is early, not wrong: its task
--- finds the gap, sees the live blocker and postpones itself.
+-- The lane is a hint: it says where to look. The lock clause re-reads `j` when it changed after the snapshot, but
+-- the gate's blockers come from the snapshot: a blocker that was committed in between is not seen. That claim is
+-- early, not wrong: its task finds the gap, sees the live blocker and postpones itself. Limits are counted before,
+-- under their locks: see admit_limited.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now
+    SELECT
+        COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now,
+        ARRAY(SELECT unnest(%(queues)s::text[]) EXCEPT SELECT q.queue FROM tasks.queue AS q) AS queues
 ), picked AS MATERIALIZED (
     SELECT j.job_id
     FROM tasks.job AS j
     WHERE j.status = 'pending'
+      AND j.lane = 'ready'
       AND j.available_at <= (SELECT now FROM clock)
+      AND (j.expires_at IS NULL OR j.expires_at > (SELECT now FROM clock))
       AND j.attempt_count < j.attempts_max
       AND j.task = ANY (%(tasks)s::text[])
-      AND j.queue = ANY (%(queues)s::text[])
-      AND (j.after_tasks = '{}' OR NOT EXISTS (SELECT FROM tasks.blockers(j.job_id, j.scope, j.after_tasks)))
+      AND j.queue = ANY ((SELECT queues FROM clock)::text[])
+      AND (NOT j.gated OR (
+            (j.limit_key IS NULL OR j.job_id = ANY (%(admitted)s::uuid[]))
+            AND (j.after_tasks = '{}' OR NOT EXISTS (SELECT FROM tasks.blockers(j.job_id, j.scope, j.after_tasks)))
+            AND (j.parent_count = 0 OR NOT EXISTS (
+                SELECT FROM tasks.unmet_parents(j.job_id, j.on_parent_failure)))))
     ORDER BY j.priority DESC, j.created_at, j.seq
     LIMIT %(limit)s::bigint
     FOR UPDATE OF j SKIP LOCKED
@@ -37,6 +46,6 @@ WITH clock AS MATERIALIZED (
 SELECT
     job_id, claim_token, task, queue, scope, payload, priority, claim_count AS attempt_number, attempt_count,
     attempts_max, postpone_count, postpones_max, lease_seconds, lease_expires_at, claimed_at, created_at,
-    available_at, dedup_key, coalesced
+    available_at, dedup_key, coalesced, expires_at, parent_count, pass_results
 FROM claimed
 ORDER BY priority DESC, created_at, seq

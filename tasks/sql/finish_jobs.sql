@@ -12,11 +12,11 @@ WITH clock AS MATERIALIZED (
              AS g (job_id, claim_token, result),
          clock
     WHERE j.job_id = g.job_id AND j.claim_token = g.claim_token AND j.status = 'running'
-    RETURNING g.claim_token, j.finished_at
+    RETURNING g.claim_token, j.job_id, j.limit_key, j.finished_at
 ), closed AS (
     UPDATE tasks.attempt AS a
     SET result = 'SUCCEEDED', ended_at = f.finished_at
     FROM finished AS f
     WHERE a.claim_token = f.claim_token AND a.ended_at IS NULL
 )
-SELECT claim_token FROM finished
+SELECT claim_token, job_id, limit_key FROM finished

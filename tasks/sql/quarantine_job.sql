@@ -9,7 +9,7 @@ WITH clock AS MATERIALIZED (
         claim_token = NULL, claimed_by = NULL, claimed_at = NULL, heartbeat_at = NULL, lease_expires_at = NULL
     FROM clock
     WHERE j.job_id = %(job_id)s::uuid AND j.claim_token = %(token)s::uuid AND j.status = 'running'
-    RETURNING j.job_id, j.finished_at
+    RETURNING j.job_id, j.limit_key, j.finished_at
 ), closed AS (
     UPDATE tasks.attempt AS a
     SET result = 'QUARANTINED', ended_at = q.finished_at,
@@ -17,4 +17,4 @@ WITH clock AS MATERIALIZED (
     FROM quarantined AS q
     WHERE a.claim_token = %(token)s::uuid AND a.ended_at IS NULL
 )
-SELECT job_id FROM quarantined
+SELECT job_id, limit_key FROM quarantined

@@ -17,6 +17,8 @@ WITH clock AS MATERIALIZED (
     SET status = d.status,
         available_at = CASE WHEN d.status = 'pending'
             THEN clock.now + make_interval(secs => %(delay)s::float8) ELSE j.available_at END,
+        lane = CASE WHEN d.status = 'pending' AND %(delay)s::float8 > 0 THEN 'later'
+            WHEN d.status = 'pending' AND j.gated THEN 'unchecked' ELSE 'ready' END,
         finished_at = CASE WHEN d.status <> 'pending' THEN GREATEST(clock.now, j.started_at) END,
         cancel_reason = CASE WHEN d.status = 'cancelled' THEN 'superseded' END,
         superseded_by = CASE WHEN d.status = 'cancelled' THEN d.heir_id END,
@@ -29,7 +31,7 @@ WITH clock AS MATERIALIZED (
         claim_token = NULL, claimed_by = NULL, claimed_at = NULL, heartbeat_at = NULL, lease_expires_at = NULL
     FROM decided AS d, clock
     WHERE j.job_id = d.job_id AND j.claim_token = d.claim_token AND j.status = 'running'
-    RETURNING j.status, j.queue, j.available_at, d.claim_token
+    RETURNING j.status, j.job_id, j.limit_key, j.queue, j.available_at, d.claim_token
 ), closed AS (
     UPDATE tasks.attempt AS a
     SET result = CASE WHEN r.status = 'failed' THEN 'FAILED' ELSE 'RELEASED' END,
@@ -40,7 +42,7 @@ WITH clock AS MATERIALIZED (
     WHERE a.claim_token = r.claim_token AND a.ended_at IS NULL
 )
 SELECT
-    r.status,
+    r.status, r.job_id, r.limit_key,
     CASE WHEN r.status = 'pending' AND r.available_at <= clock.now
         THEN pg_notify('tasks', r.queue)::text END AS notified
 FROM released AS r, clock

@@ -36,13 +36,14 @@ WITH clock AS MATERIALIZED (
     UPDATE tasks.job AS j
     SET status = d.status,
         available_at = CASE WHEN d.status = 'pending' THEN clock.now ELSE j.available_at END,
+        lane = CASE WHEN d.status = 'pending' AND j.gated THEN 'unchecked' ELSE 'ready' END,
         finished_at = CASE WHEN d.status <> 'pending' THEN GREATEST(clock.now, j.started_at) END,
         cancel_reason = CASE WHEN d.status = 'cancelled' THEN 'superseded' END,
         superseded_by = CASE WHEN d.status = 'cancelled' THEN d.heir_id END,
         claim_token = NULL, claimed_by = NULL, claimed_at = NULL, heartbeat_at = NULL, lease_expires_at = NULL
     FROM decided AS d, clock
     WHERE j.job_id = d.job_id AND j.claim_token = d.claim_token AND j.status = 'running'
-    RETURNING j.status, j.queue, d.claim_token
+    RETURNING j.status, j.job_id, j.limit_key, j.queue, d.claim_token
 ), closed AS (
     UPDATE tasks.attempt AS a
     SET result = 'ABANDONED', ended_at = GREATEST(clock.now, a.claimed_at)
@@ -52,6 +53,8 @@ WITH clock AS MATERIALIZED (
 SELECT
     s.status,
     count(*) AS jobs,
+    array_agg(s.job_id) AS job_ids,
+    array_agg(DISTINCT s.limit_key) AS limit_keys,
     CASE WHEN s.status = 'pending' THEN pg_notify('tasks', s.queue)::text END AS notified
 FROM swept AS s
 GROUP BY s.status, s.queue

@@ -143,7 +143,7 @@ def test_claims_find_their_plan_in_the_partial_index(db: Db) -> None:
         " FROM generate_series(1, 20000) AS n"
     )
     db.execute("ANALYZE tasks.job")
-    params = {"worker": "w", "tasks": ["gc"], "queues": ["default"], "limit": 100, "now": None}
+    params = {"worker": "w", "tasks": ["gc"], "queues": ["default"], "limit": 100, "now": None, "admitted": []}
     text = statement("claim_jobs")
     plan = "\n".join(row[0] for row in db.execute(b"EXPLAIN " + text, params))
     assert "Index Scan using job_claim" in plan

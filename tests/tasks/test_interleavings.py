@@ -1,16 +1,11 @@
-"""Races, with real connections and no sleeps: who waits for whom is read from Postgres itself.
-
-A long file: every race is one scene, and all use the same stage.
-"""
+"""Races, with real connections and no sleeps: who waits for whom is read from Postgres itself."""
 
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 from psycopg import IsolationLevel
 
@@ -19,6 +14,7 @@ from tasks.errors import ClaimLost, JobTerminal
 from tasks.job import SweepCounts
 from tasks.sweep import sweep
 from tasks.testing import check_invariants
+from tests.tasks.racing import WAIT_SECONDS, Db, blocked
 from tests.tasks.rows import (
     INDEX,
     PREBUILD,
@@ -35,10 +31,6 @@ from tests.tasks.rows import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-Db = psycopg.Connection[Any]
-T = TypeVar("T")
-WAIT_SECONDS = 20
-
 
 @pytest.fixture(autouse=True)
 def _oracle(committed_db: Db) -> Iterator[None]:
@@ -46,40 +38,6 @@ def _oracle(committed_db: Db) -> Iterator[None]:
     yield
     committed_db.rollback()
     check_invariants(committed_db)
-
-
-class Beside:
-    """A call that runs in a thread of its own, on its own connection."""
-
-    def __init__(self, watcher: Db, conn: Db, call: Callable[[], Any]) -> None:
-        self._watcher, self._pid = watcher, conn.info.backend_pid
-        self._pool = ThreadPoolExecutor(1)
-        self._future: Future[Any] = self._pool.submit(call)
-
-    def waits(self) -> bool:
-        """Whether the connection has come to wait for a lock; False when the call has ended without."""
-        for _ in range(100_000):
-            if self._future.done():
-                return False
-            (blockers,) = self._watcher.execute("SELECT pg_blocking_pids(%s)", (self._pid,)).fetchone() or ([],)
-            self._watcher.rollback()
-            if blockers:
-                return True
-        raise AssertionError("neither ended nor waiting")
-
-    def result(self) -> Any:
-        try:
-            return self._future.result(WAIT_SECONDS)
-        finally:
-            self._pool.shutdown()
-
-
-@contextmanager
-def blocked(watcher: Db, conn: Db, call: Callable[[], T]) -> Iterator[Beside]:
-    """Start the call and see it wait; the block is to let it go on."""
-    beside = Beside(watcher, conn, call)
-    assert beside.waits()
-    yield beside
 
 
 def test_a_claim_skips_a_job_that_an_open_push_has_joined(committed_db: Db, connect: Callable[[], Db]) -> None:
@@ -257,166 +215,6 @@ def test_two_sweeps_at_once_take_each_job_back_once(committed_db: Db, connect: C
     first.commit()
     second.commit()
     assert [endings(committed_db, job_id) for job_id in jobs] == [["ABANDONED"]] * 4
-
-
-class Failpoint:
-    """Stops a connection inside its statement: after the snapshot, before the first row of tasks.job is locked.
-
-    A row-level security policy is asked for every row that is read. It lets rows pass once it has the advisory
-    lock that the test holds. Superusers are not asked, so that only connections under `take` stop.
-    """
-
-    def __init__(self, db: Db) -> None:
-        self._db = db
-        self._stopped: list[int] = []
-        db.execute("SET lock_timeout = '10s'")
-        db.execute("CREATE ROLE stopped_reader")
-        db.execute("GRANT USAGE ON SCHEMA tasks TO stopped_reader")
-        db.execute("GRANT ALL ON ALL TABLES IN SCHEMA tasks TO stopped_reader")
-        db.execute(
-            "CREATE FUNCTION tasks.stop_here() RETURNS boolean LANGUAGE plpgsql AS"
-            " 'BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN true; END'"
-        )
-        db.execute("CREATE POLICY stop ON tasks.job USING (tasks.stop_here())")
-        db.execute("ALTER TABLE tasks.job ENABLE ROW LEVEL SECURITY")
-        db.commit()
-
-    def take(self, conn: Db) -> None:
-        """From now on `conn` stops."""
-        self._stopped.append(conn.info.backend_pid)
-        conn.execute("SET ROLE stopped_reader")
-
-    @contextmanager
-    def shut(self) -> Iterator[None]:
-        self._db.execute("SELECT pg_advisory_lock(4711)")
-        self._db.commit()
-        yield
-        self._db.execute("SELECT pg_advisory_unlock(4711)")
-        self._db.commit()
-
-    def remove(self) -> None:
-        self._db.rollback()
-        self._db.execute("SELECT pg_advisory_unlock_all()")
-        # A test that failed half-way must not keep the locks that stand in the way of the next one.
-        self._db.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", (self._stopped,))
-        self._db.execute("ALTER TABLE tasks.job DISABLE ROW LEVEL SECURITY")
-        self._db.execute("DROP POLICY stop ON tasks.job")
-        self._db.execute("DROP FUNCTION tasks.stop_here")
-        self._db.execute("DROP OWNED BY stopped_reader")
-        self._db.execute("DROP ROLE stopped_reader")
-        self._db.commit()
-
-
-@pytest.fixture
-def failpoint(committed_db: Db, connect: Callable[[], Db]) -> Iterator[Failpoint]:
-    point = Failpoint(connect())
-    yield point
-    committed_db.rollback()
-    point.remove()
-
-
-def test_a_sweep_with_an_old_snapshot_leaves_the_newer_attempt_alone(
-    committed_db: Db, connect: Callable[[], Db], failpoint: Failpoint
-) -> None:
-    """Cases 2 and 10: between its snapshot and its lock the job is swept and claimed again.
-
-    The newer claim has expired as well by the stale sweep's clock. Its attempt is not in the snapshot and
-    could not be closed: a sweep that took the job back would leave that attempt open for ever.
-    """
-    held = enqueue_and_claim(committed_db, lease_seconds=10.0)
-    committed_db.commit()
-    stale = connect()
-    failpoint.take(stale)
-    with failpoint.shut(), blocked(connect(), stale, lambda: queue.sweep_expired(stale, now=at(200))) as sweeping:
-        assert sweep(committed_db, now=at(100)) == SweepCounts(requeued=1)
-        again = claim_one(committed_db, now=101)
-        committed_db.commit()
-    assert sweeping.result() == SweepCounts()
-    stale.commit()
-    assert endings(committed_db, held.job_id) == ["ABANDONED", None]
-    queue.finish_job(committed_db, again.ref, now=at(102))
-    committed_db.commit()
-
-
-def test_a_heartbeat_between_the_snapshot_and_the_lock_saves_the_claim(
-    committed_db: Db, connect: Callable[[], Db], failpoint: Failpoint
-) -> None:
-    """Case 1."""
-    held = enqueue_and_claim(committed_db, lease_seconds=10.0)
-    committed_db.commit()
-    stale = connect()
-    failpoint.take(stale)
-    with failpoint.shut(), blocked(connect(), stale, lambda: queue.sweep_expired(stale, now=at(12))) as sweeping:
-        assert queue.extend_leases(committed_db, [held.ref], now=at(12)) == {held.claim_token}
-        committed_db.commit()
-    assert sweeping.result() == SweepCounts()
-    stale.commit()
-    assert status_of(committed_db, held.job_id) == "running"
-
-
-def test_a_finish_between_the_snapshot_and_the_lock_of_the_sweep_is_final(
-    committed_db: Db, connect: Callable[[], Db], failpoint: Failpoint
-) -> None:
-    """Case 1: the sweep decides on a stale snapshot."""
-    held = enqueue_and_claim(committed_db, lease_seconds=10.0)
-    committed_db.commit()
-    stale = connect()
-    failpoint.take(stale)
-    with failpoint.shut(), blocked(connect(), stale, lambda: queue.sweep_expired(stale, now=at(200))) as sweeping:
-        queue.finish_job(committed_db, held.ref, now=at(100))
-        committed_db.commit()
-        before = everything(committed_db)
-        committed_db.rollback()
-    assert sweeping.result() == SweepCounts()
-    stale.commit()
-    assert everything(committed_db) == before
-
-
-def test_a_sweep_between_the_snapshot_and_the_lock_of_a_claim_makes_no_second_attempt(
-    committed_db: Db, connect: Callable[[], Db], failpoint: Failpoint
-) -> None:
-    """The job that the stale claim read as pending was claimed, swept and is pending again: it may have it."""
-    job_id = enqueue(committed_db, lease_seconds=10.0).job_id
-    committed_db.commit()
-    stale = connect()
-    failpoint.take(stale)
-    with failpoint.shut(), blocked(connect(), stale, lambda: claim(stale, now=300)) as claiming:
-        claim_one(committed_db, now=1)
-        committed_db.commit()
-        assert sweep(committed_db, now=at(100)) == SweepCounts(requeued=1)
-    (held,) = claiming.result()
-    stale.commit()
-    assert (held.job_id, held.attempt_number) == (job_id, 2)
-    assert endings(committed_db, job_id) == ["ABANDONED", None]
-
-
-def test_a_claim_may_miss_a_blocker_committed_after_its_snapshot_and_then_postpones(
-    committed_db: Db, connect: Callable[[], Db], failpoint: Failpoint
-) -> None:
-    """Why a gate is not enough: the blockers are read by the snapshot, the job itself under its lock.
-
-    The push has joined the very job that is claimed. The run starts after the push, sees its rows and finds
-    them not indexed; the index job is alive, so it hands its claim back, which costs nothing.
-    """
-    prebuild: dict[str, Any] = {"scope": "r", "after_tasks": (INDEX,), "dedup_key": "r"}
-    job_id = enqueue(committed_db, PREBUILD, **prebuild).job_id
-    committed_db.commit()
-    stale = connect()
-    failpoint.take(stale)
-    with failpoint.shut(), blocked(connect(), stale, lambda: claim(stale, now=3)) as claiming:
-        enqueue(committed_db, INDEX, scope="r", now=2)
-        assert enqueue(committed_db, PREBUILD, now=2, **prebuild).outcome == "joined"
-        committed_db.commit()
-    (early,) = claiming.result()
-    stale.commit()
-    assert (early.job_id, early.coalesced) == (job_id, 1)
-    assert queue.release_job(committed_db, early.ref, delay=1, postpone=True, now=at(4)) == "released"
-    held = claim_one(committed_db, now=10)
-    assert held.task == INDEX
-    queue.finish_job(committed_db, held.ref, now=at(11))
-    again = claim_one(committed_db, now=12)
-    assert (again.job_id, again.attempt_count) == (job_id, 1)
-    committed_db.commit()
 
 
 def test_a_zombie_after_sweep_and_new_claim_changes_nothing(committed_db: Db, connect: Callable[[], Db]) -> None:

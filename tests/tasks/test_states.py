@@ -37,8 +37,10 @@ def test_ids_of_moves_are_unique() -> None:
     assert len({move.id for move in MOVES}) == len(MOVES)
 
 
-def test_no_move_leaves_a_terminal_state() -> None:
-    assert not [move for move in MOVES if move.source in TERMINAL]
+def test_only_a_person_moves_a_job_from_its_end_and_never_one_that_succeeded() -> None:
+    leaving = [move for move in MOVES if move.source in TERMINAL]
+    assert {(move.who, move.statement, move.target) for move in leaving} == {("person", "retry_job", Status.PENDING)}
+    assert {move.source for move in leaving} == TERMINAL - {Status.SUCCEEDED}
 
 
 def test_every_move_out_of_running_closes_the_attempt() -> None:

@@ -1,0 +1,81 @@
+"""T1, and what keeps it cheap: the lanes of pending jobs.
+
+A claim looks only at jobs in the lane `ready`. Jobs that are not due wait in `later`, jobs with gates come in through
+`unchecked` and are `parked` while something shuts them. Lanes are hints: whether a job may run is said by the
+predicates of the claim. The job that a parked one waits for unparks it when it ends (`tasks.lanes`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tasks.db import Conn, records, rows
+from tasks.job import Claim
+from tasks.payload import check_instant, check_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+PROMOTE_MAX = 1000
+"""Jobs that become due in one step of a claim."""
+CHECK_MIN = 16
+"""Unchecked jobs that a claim looks at in any case, beside two for each job that it may take."""
+CHECK_MAX = 1000
+CHECK_STEPS_MAX = 10
+"""A claim that finds too little goes on looking, so many pages further at most; the next claim continues."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What was done before the claim. `more`: there may be claimable jobs behind what was looked at."""
+
+    gated: bool
+    keys: list[str]
+    more: bool
+
+
+def claim_jobs(
+    conn: Conn,
+    *,
+    worker: str,
+    tasks: Sequence[str],
+    queues: Sequence[str],
+    limit: int,
+    now: datetime | None = None,
+) -> list[Claim]:
+    """T1: claim up to `limit` due jobs of these tasks and queues, in order; gates, limits and budget respected.
+
+    Several statements: commit soon after, the limits it has counted are locked until then.
+    """
+    if limit < 1 or not tasks or not queues:
+        return []
+    check_text("worker", worker, 400)
+    at = check_instant("now", now)
+    params: dict[str, Any] = {"worker": worker, "tasks": list(tasks), "queues": list(queues), "now": at}
+    claims: list[Claim] = []
+    page = max(CHECK_MIN, 2 * limit)
+    for _ in range(CHECK_STEPS_MAX):
+        params["limit"] = limit - len(claims)
+        prepared = _prepare(conn, params, page)
+        admitted = rows(conn, "admit_limited", {**params, "keys": prepared.keys}) if prepared.keys else []
+        taken = records(conn, "claim_jobs", Claim, {**params, "admitted": [row[0] for row in admitted]})
+        if prepared.gated:
+            rows(conn, "recheck_gates", {"limit": page, "keys": prepared.keys})
+        claims += taken
+        if len(claims) >= limit or not prepared.more:
+            break
+        page = CHECK_MAX
+    return sorted(claims, key=lambda claim: (-claim.priority, claim.created_at)) if len(claims) > 1 else claims
+
+
+def _prepare(conn: Conn, params: Mapping[str, Any], page: int) -> _Prepared:
+    """Move what is due and what is not shut to where the claim looks."""
+    due = {"limit": PROMOTE_MAX, "claims": params["limit"], "now": params["now"]}
+    ((promoted, _, gated),) = rows(conn, "promote_due", due)
+    if not gated:
+        return _Prepared(gated=False, keys=[], more=promoted == PROMOTE_MAX)
+    keys = [row[0] for row in rows(conn, "lock_limits", {"limit": page})]
+    ((seen, _, _),) = rows(conn, "check_gates", {"limit": page, "keys": keys, "claims": params["limit"]})
+    return _Prepared(gated=True, keys=keys, more=seen == page or promoted == PROMOTE_MAX)
