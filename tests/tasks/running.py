@@ -63,8 +63,8 @@ class Stop:
 
 def wait_until_idle(worker: tasks.Worker) -> None:
     """Wait until the worker holds no claim."""
-    with worker._changed:
-        assert worker._changed.wait_for(lambda: not worker._held, WAIT_SECONDS)
+    with worker._flow.changed:
+        assert worker._flow.changed.wait_for(lambda: not worker._flow.held, WAIT_SECONDS)
 
 
 def in_thread(call: Callable[[], object]) -> threading.Thread:

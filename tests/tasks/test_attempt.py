@@ -229,12 +229,12 @@ def test_task_without_transactional_has_no_session(app: tasks.App, committed_db:
 
 
 def test_each_thread_enqueues_in_its_own_tasks_session(app: tasks.App, committed_db: Connection) -> None:
-    both = threading.Barrier(2)
+    both, started = threading.Barrier(2), threading.Barrier(3)
     seen: list[bool] = []
 
     @app.task("write", bind=True, transactional=True)
     def write(self: tasks.Context) -> None:
-        both.wait(20)
+        started.wait(20)
         seen.append(app.current_session() is self.session)
         both.wait(20)
 
@@ -244,5 +244,6 @@ def test_each_thread_enqueues_in_its_own_tasks_session(app: tasks.App, committed
     with tasks.Worker(app, concurrency=2) as worker:
         worker.start_slots()
         worker.tick()
+        started.wait(20)
         assert worker.stop(20) == 0
     assert seen == [True, True]

@@ -52,7 +52,7 @@ class Running:
         assert self.stop.reached.wait(WAIT_SECONDS)
 
     def held(self) -> Held:
-        (held,) = self.worker._held.values()
+        (held,) = self.worker._flow.held.values()
         return held
 
     def end(self) -> None:

@@ -115,7 +115,7 @@ def test_exception_that_would_end_a_program_fails_the_attempt_only(
     assert done.wait(WAIT_SECONDS)
     wait_until_idle(worker)
     assert job_row(committed_db, job.id)["status"] == "failed"
-    assert all(slot.is_alive() for slot in worker._slots.threads)
+    assert all(slot.is_alive() for slot in worker._flow.slots.threads)
 
 
 def test_control_c_in_the_main_thread_is_settled_and_then_passed_on(
