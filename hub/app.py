@@ -9,7 +9,7 @@ from hub.models.base import db, driver_url
 from hub.services import Services, s3_settings
 from hub.settings import Settings, environment, from_env
 from hub.web import web
-from hub.wire import errors, mpack, muse, transfer
+from hub.wire import errors, mpack, muse, releases, transfer
 from hub.wire.codec import answer
 from hub.wire.context import Hub
 from hub.work import Work
@@ -39,7 +39,7 @@ def create_app(settings: Settings | None = None, *, archive: Store | None = None
         cache=cache or open_store(s3_settings(settings), role="cache"),
     )
     app.extensions["packhouse"] = Hub(services, Work(services))
-    for blueprint in (muse.wire, mpack.wire, transfer.wire, web):
+    for blueprint in (muse.wire, mpack.wire, releases.wire, transfer.wire, web):
         app.register_blueprint(blueprint)
     app.add_url_rule("/health", view_func=health)
     errors.register(app)

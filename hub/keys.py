@@ -28,6 +28,11 @@ def staging_key(repository_id: UUID, mpack_id: str) -> str:
     return f"staging/{repository_id}/{mpack_id}"
 
 
+def upload_key(repository_id: UUID, object_id: str) -> str:
+    """Where a single object waits for its verification; whoever holds its URL can replace it."""
+    return f"uploads/{repository_id}/{object_id}"
+
+
 def archive_key(repository_id: UUID, mpack_id: str) -> str:
     """Where a verified pack lies: named by its own digest, written once."""
     return f"mpacks/{repository_id}/{mpack_id}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
+from types import TracebackType
+from typing import BinaryIO, Self
 from uuid import UUID
 
 from sqlalchemy.dialects.postgresql import insert
@@ -29,16 +31,59 @@ class Staged:
     skipped: int
 
 
-def stage_objects(services: Services, repository_id: UUID, objects: Iterable[tuple[str, bytes]]) -> Staged:
-    """Pack the objects that the repository does not hold and store the pack, for a later push to adopt.
+class StagedPack:
+    """A pack of objects for a later push to adopt. Nothing is stored before `store`."""
 
-    Idempotent: the same objects make the same pack. Raises Invalid for content that isn't its id's; then nothing is
-    stored.
+    def __init__(self, services: Services, repository_id: UUID) -> None:
+        self._services = services
+        self._repository_id = repository_id
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  # closed by __exit__
+        self._writer = PackWriter(self._file)
+        self.object_ids: list[str] = []
+        self.content_bytes = 0
+
+    def add(self, object_id: str, content: bytes | BinaryIO, size: int) -> None:
+        """Add an object of `size` bytes. Raises Invalid when its content has another id."""
+        self._writer.add_object(object_id, content, size)
+        self.object_ids.append(object_id)
+        self.content_bytes += size
+
+    def store(self) -> None:
+        """Store the pack, unless it is empty. The same objects make the same pack. Raises storage's errors."""
+        if not self.object_ids:
+            return
+        summary = self._writer.finish()
+        store_pack(self._services, self._repository_id, summary.mpack_id, self._file)
+        with self._services.sessions.begin() as session:
+            session.execute(
+                insert(Mpack)
+                .values(
+                    repository_id=self._repository_id,
+                    mpack_id=summary.mpack_id,
+                    state="staged",
+                    size=summary.size,
+                    object_ids=self.object_ids,
+                )
+                .on_conflict_do_nothing()
+            )
+            take_back(session, self._repository_id, summary.mpack_id, "staged")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def stage_objects(services: Services, repository_id: UUID, objects: Iterable[tuple[str, bytes]]) -> Staged:
+    """Pack the objects that the repository does not hold and store the pack.
+
+    Idempotent. Raises Invalid for content that isn't its id's; then nothing is stored.
     """
-    stored: list[str] = []
     count = 0
-    with tempfile.TemporaryFile() as file:
-        writer = PackWriter(file)
+    with StagedPack(services, repository_id) as pack:
         batch: dict[str, bytes] = {}
         waiting = 0
 
@@ -47,8 +92,7 @@ def stage_objects(services: Services, repository_id: UUID, objects: Iterable[tup
                 held = held_objects(session, repository_id, batch)
             for object_id, content in batch.items():
                 if object_id not in held:
-                    writer.add_object(object_id, content)
-                    stored.append(object_id)
+                    pack.add(object_id, content, len(content))
             batch.clear()
 
         for object_id, content in objects:
@@ -62,21 +106,6 @@ def stage_objects(services: Services, repository_id: UUID, objects: Iterable[tup
                 flush()
                 waiting = 0
         flush()
-        if not stored:
-            return Staged(0, count)
-        summary = writer.finish()
-        store_pack(services, repository_id, summary.mpack_id, file)
-    with services.sessions.begin() as session:
-        session.execute(
-            insert(Mpack)
-            .values(
-                repository_id=repository_id,
-                mpack_id=summary.mpack_id,
-                state="staged",
-                size=summary.size,
-                object_ids=stored,
-            )
-            .on_conflict_do_nothing()
-        )
-        take_back(session, repository_id, summary.mpack_id, "staged")
-    return Staged(len(stored), count - len(stored))
+        pack.store()
+        stored = len(pack.object_ids)
+    return Staged(stored, count - stored)

@@ -5,6 +5,7 @@ from hub.models.history import Branch, Commit, Snapshot
 from hub.models.mpack import FetchMpackCache, Mpack, MpackIndex
 from hub.models.principal import Principal, Token
 from hub.models.push import Push
+from hub.models.release import Release, Tag
 from hub.models.repository import Membership, Repository
 
 __all__ = [
@@ -16,8 +17,10 @@ __all__ = [
     "MpackIndex",
     "Principal",
     "Push",
+    "Release",
     "Repository",
     "Snapshot",
+    "Tag",
     "Token",
     "db",
 ]

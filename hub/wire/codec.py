@@ -66,12 +66,20 @@ def read_map(limit: int = SMALL_BYTES) -> dict[str, Any]:
         chunks.append(chunk)
     raw = b"".join(chunks)
     try:
-        data = json.loads(raw) if request.mimetype == JSON else msgpack.unpackb(raw, raw=False)
+        data = _load_json(raw) if request.mimetype == JSON else msgpack.unpackb(raw, raw=False)
     except (ValueError, RecursionError, msgpack.UnpackException) as error:
         kind = "JSON" if request.mimetype == JSON else "msgpack"
         raise Invalid("body", f"must be one {kind} map ({type(error).__name__}).") from None
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise Invalid("body", "must be a map with text keys.")
+    return data
+
+
+def _load_json(raw: bytes) -> Any:
+    data = json.loads(raw)
+    if b"\\ud" in raw.lower():
+        # Half a surrogate pair is JSON, but no text: it could be neither stored nor sent on.
+        json.dumps(data, ensure_ascii=False).encode()
     return data
 
 

@@ -13,6 +13,7 @@ from hub.models.history import branch_heads, generations, head_snapshots
 from hub.pack.reader import FileSource, PackReader
 from hub.push import read_incoming, receive
 from hub.staging import stage_objects
+from hub.uploads import collect_uploads, presign_objects, require_right_uploads
 from hub.wire import bundle, pull
 from hub.wire.codec import MSGPACK, answer, body, read_map, take_ids
 from hub.wire.context import hub, opened
@@ -46,6 +47,8 @@ def filter_objects(owner: str, slug: str) -> Response:
     """Which of these objects the repository lacks."""
     repository = opened(owner, slug, Right.WRITE)
     object_ids = take_ids(read_map(hub().services.settings.max_body_bytes), "object_ids")
+    # What was uploaded straight into the store is looked for here, so that an interrupted push goes on.
+    collect_uploads(hub().services, repository.repository_id, object_ids)
     with hub().services.sessions() as session:
         held = held_objects(session, repository.repository_id, object_ids)
     return answer({"missing": [object_id for object_id in object_ids if object_id not in held]})
@@ -53,9 +56,14 @@ def filter_objects(owner: str, slug: str) -> Response:
 
 @wire.post("/presign")
 def presign(owner: str, slug: str) -> Response:
-    """Where large objects go: inline, all of them. The client sends them with `push/objects`."""
-    opened(owner, slug, Right.WRITE)
-    return answer({"presigned": {}, "inline": take_ids(read_map(), "object_ids")})
+    """Where large objects go: into the object store, or inline with `push/objects` where it can't presign."""
+    repository = opened(owner, slug, Right.WRITE)
+    data = read_map()
+    if data.get("direction", "put") != "put":
+        raise Invalid("direction", "must be put: objects are fetched with `fetch`.")
+    object_ids = take_ids(data, "object_ids")
+    presigned = presign_objects(hub().services, repository.repository_id, object_ids)
+    return answer({"presigned": presigned, "inline": [item for item in object_ids if item not in presigned]})
 
 
 @wire.post("/push/objects")
@@ -83,6 +91,8 @@ def push(owner: str, slug: str) -> Response:
             branch=request.branch,
             force=request.force,
         )
+        wrong = collect_uploads(services, repository.repository_id, incoming.named_objects)
+        require_right_uploads(wrong)
         receipt = receive(services, hub().work, repository.pusher, repository.repository_id, incoming)
     message = f"{incoming.branch} is now {incoming.tip[:12]}."
     return answer({"ok": True, "message": message, "branch_heads": receipt.branch_heads})

@@ -154,6 +154,40 @@ CREATE TABLE hub.mpack_index (
 );
 CREATE INDEX mpack_index_block ON hub.mpack_index (repository_id, mpack_id, block);
 
+-- Single objects whose upload was asked for. Who has the URL can send other bytes: they count once they are hashed.
+CREATE TABLE hub.presigned_object (
+    repository_id uuid NOT NULL REFERENCES hub.repository ON DELETE CASCADE,
+    object_id bytea NOT NULL CHECK (octet_length(object_id) = 32),
+    presigned_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (repository_id, object_id)
+);
+
+-- A client's label of a commit. Immutable; one label may sit on many commits, tag_id tells them apart.
+CREATE TABLE hub.tag (
+    repository_id uuid NOT NULL REFERENCES hub.repository ON DELETE CASCADE,
+    tag_id text NOT NULL,
+    commit_id bytea NOT NULL,
+    tag text NOT NULL,
+    created_at text NOT NULL,
+    PRIMARY KEY (repository_id, tag_id),
+    FOREIGN KEY (repository_id, commit_id) REFERENCES hub.commit
+);
+
+-- A release; record: the client's own map as it was sent, in msgpack.
+CREATE TABLE hub.release (
+    repository_id uuid NOT NULL REFERENCES hub.repository ON DELETE CASCADE,
+    tag text NOT NULL,
+    release_id text NOT NULL,
+    channel text NOT NULL CHECK (channel IN ('stable', 'beta', 'alpha', 'nightly')),
+    is_draft boolean NOT NULL,
+    commit_id bytea NOT NULL,
+    record bytea NOT NULL,
+    released_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (repository_id, tag),
+    UNIQUE (repository_id, release_id),
+    FOREIGN KEY (repository_id, commit_id) REFERENCES hub.commit
+);
+
 -- One pack for all live tips, a row per tip; a clone hits when all its tips name the same pack.
 CREATE TABLE hub.fetch_mpack_cache (
     repository_id uuid NOT NULL REFERENCES hub.repository ON DELETE CASCADE,

@@ -24,6 +24,7 @@ READS = {
     "POST /fetch": {"want": [ID], "have": []},
     "POST /fetch/mpack": {"want": [], "have": []},
     f"GET /pushes/{uuid4()}": None,
+    "GET /releases": None,
 }
 WRITES = {
     "POST /filter-objects": {"object_ids": [ID]},
@@ -31,6 +32,8 @@ WRITES = {
     "POST /push/objects": {"objects": []},
     "POST /push": {"bundle": {"commits": [], "snapshots": [], "objects": []}, "branch": "main", "force": False},
     "POST /push/mpack/presign": {"mpack_id": ID, "size": 1, "branch": "main", "head": ID},
+    "POST /releases": {},
+    "POST /tags": {"tags": []},
     "POST /push/mpack": {"mpack_key": f"mpacks/{ID}", "branch": "main", "head": ID},
 }
 FINE = {200, 422, "unknown"}

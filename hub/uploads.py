@@ -1,0 +1,122 @@
+"""Single objects that the Muse client puts straight into the object store, before the push that needs them.
+
+The store tells nobody that an upload has arrived, and does not know what an id is. So the hub remembers what it
+presigned, looks when the objects are asked for, hashes what it finds, and moves it into a staged pack.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterable
+from datetime import timedelta
+from uuid import UUID
+
+from sqlalchemy import bindparam, text
+from sqlalchemy.dialects.postgresql import ARRAY, BYTEA
+
+from hub.errors import Invalid
+from hub.held import held_objects
+from hub.keys import upload_key
+from hub.models.sets import bites
+from hub.services import Services
+from hub.staging import StagedPack
+from storage import NotFound
+
+PACK_BYTES = 256 * 1024 * 1024
+"""Content of one staged pack, roughly: large objects go into the next one."""
+
+
+def presign_objects(services: Services, repository_id: UUID, object_ids: list[str]) -> dict[str, str]:
+    """An upload URL for each object, where the store can presign; the others are to be sent inline."""
+    if not services.settings.presign:
+        return {}
+    expires = timedelta(seconds=services.settings.upload_seconds)
+    presigned: dict[str, str] = {}
+    for object_id in object_ids:
+        upload = services.archive.presign_put(upload_key(repository_id, object_id), expires=expires)
+        if upload is None:
+            return {}
+        presigned[object_id] = upload.url
+    with services.sessions.begin() as session:
+        for bite in bites(sorted(presigned)):
+            session.execute(REMEMBER, {"repository_id": repository_id, "ids": bite})
+    return presigned
+
+
+def collect_uploads(services: Services, repository_id: UUID, object_ids: Iterable[str]) -> list[str]:
+    """Stage those of the objects whose presigned upload has arrived.
+
+    Returns the ids whose upload had other bytes: it has been removed, and counts as not sent. Raises storage's errors.
+    """
+    waiting = _waiting(services, repository_id, object_ids)
+    wrong: list[str] = []
+    while waiting:
+        done: list[str] = []
+        with StagedPack(services, repository_id) as pack:
+            while waiting and pack.content_bytes < PACK_BYTES:
+                object_id = waiting.pop()
+                if _take(services, repository_id, object_id, pack, wrong):
+                    done.append(object_id)
+            pack.store()
+        for object_id in done:
+            services.archive.delete(upload_key(repository_id, object_id))
+        with services.sessions.begin() as session:
+            for bite in bites(done):
+                session.execute(FORGET, {"repository_id": repository_id, "ids": bite})
+    return wrong
+
+
+def _take(services: Services, repository_id: UUID, object_id: str, pack: StagedPack, wrong: list[str]) -> bool:
+    """Bring one upload into the pack; False while it has not arrived."""
+    digest = hashlib.sha256()
+    with tempfile.TemporaryFile() as file:
+        try:
+            with services.archive.get(upload_key(repository_id, object_id)) as body:
+                size = body.size
+                fits = size <= services.settings.max_object_bytes
+                for chunk in body if fits else ():
+                    digest.update(chunk)
+                    file.write(chunk)
+        except NotFound:
+            return False
+        if not fits or digest.hexdigest() != object_id:
+            wrong.append(object_id)
+            return True
+        file.seek(0)
+        pack.add(object_id, file, size)
+        return True
+
+
+def _waiting(services: Services, repository_id: UUID, object_ids: Iterable[str]) -> list[str]:
+    """Those of the objects that were presigned and are not held."""
+    with services.sessions() as session:
+        found = [
+            bytes(object_id).hex()
+            for bite in bites(object_ids)
+            for (object_id,) in session.execute(PRESIGNED, {"repository_id": repository_id, "ids": bite})
+        ]
+        return sorted(set(found) - held_objects(session, repository_id, found), reverse=True)
+
+
+def require_right_uploads(wrong: list[str]) -> None:
+    """Raise Invalid when a push needs an object whose upload had other bytes."""
+    if wrong:
+        raise Invalid(f"objects[{wrong[0]}]", "its upload had other bytes, or too many; it is removed. Push again.")
+
+
+IDS = bindparam("ids", type_=ARRAY(BYTEA))
+
+REMEMBER = text("""
+INSERT INTO hub.presigned_object (repository_id, object_id)
+SELECT :repository_id, unnest(:ids)
+ON CONFLICT (repository_id, object_id) DO UPDATE SET presigned_at = now()
+""").bindparams(IDS)
+
+PRESIGNED = text("""
+SELECT object_id FROM hub.presigned_object WHERE repository_id = :repository_id AND object_id = ANY(:ids)
+""").bindparams(IDS)
+
+FORGET = text("""
+DELETE FROM hub.presigned_object WHERE repository_id = :repository_id AND object_id = ANY(:ids)
+""").bindparams(IDS)

@@ -1,0 +1,110 @@
+"""Large objects that the Muse client puts straight into the object store."""
+
+from __future__ import annotations
+
+import urllib.request
+from collections.abc import Callable
+
+import msgpack
+import pytest
+
+from hub.keys import upload_key
+from storage import NotFound, Store
+from tests.hub.world import History, World
+
+pytestmark = pytest.mark.integration
+
+LARGE = bytes(range(256)) * 400
+
+
+@pytest.fixture
+def large_world(new_world: Callable[..., World], s3_store: Store) -> World:
+    return new_world(archive=s3_store)
+
+
+@pytest.fixture
+def tip(history: History) -> str:
+    return history.commit({"large.bin": LARGE, "small.txt": b"small", "empty": b""})
+
+
+def presign(world: World, object_ids: list[str]) -> dict[str, object]:
+    answer = world.post("/presign", {"object_ids": object_ids, "direction": "put"}, muse=True)
+    assert answer.status_code == 200, answer.text
+    return dict(msgpack.unpackb(answer.data))
+
+
+def put(url: object, content: bytes) -> None:
+    """As the client does: urllib gives the body a content type of its own."""
+    request = urllib.request.Request(str(url), data=content, method="PUT")
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        assert answer.status == 200
+
+
+def missing(world: World, object_ids: list[str]) -> list[str]:
+    answer = world.post("/filter-objects", {"object_ids": object_ids}, muse=True)
+    return list(msgpack.unpackb(answer.data)["missing"])
+
+
+def test_an_upload_counts_as_held_once_it_has_arrived(large_world: World, history: History, tip: str) -> None:
+    large, small = sorted(history.objects_of([tip]), key=lambda item: -len(history.contents[item]))
+    said = presign(large_world, [large])
+    assert said["inline"] == []
+    assert set(missing(large_world, [large, small])) == {large, small}
+    put(said["presigned"][large], LARGE)  # type: ignore[index]
+    assert missing(large_world, [large, small]) == [small]
+
+
+def test_a_push_adopts_what_was_uploaded(large_world: World, history: History, tip: str) -> None:
+    world = large_world
+    large, small = sorted(history.objects_of([tip]), key=lambda item: -len(history.contents[item]))
+    put(presign(world, [large])["presigned"][large], LARGE)  # type: ignore[index]
+    world.post("/push/objects", {"objects": [{"object_id": small, "content": b"small"}]}, muse=True)
+    push = {"bundle": history.bundle([tip]), "branch": "main", "force": False}
+    assert world.post("/push", push, muse=True).status_code == 200
+    world.drain()
+    fetched = msgpack.unpackb(world.post("/fetch", {"want": [tip], "have": []}, muse=True).data)
+    assert {item["object_id"]: item["content"] for item in fetched["objects"]} == {large: LARGE, small: b"small"}
+    with pytest.raises(NotFound):
+        world.archive.head(upload_key(world.repository_id, large))
+
+
+def test_other_bytes_are_refused_at_the_push_and_removed(large_world: World, history: History) -> None:
+    world = large_world
+    tip = history.commit({"large.bin": LARGE})
+    (large,) = history.objects_of([tip])
+    put(presign(world, [large])["presigned"][large], b"other bytes")  # type: ignore[index]
+    push = {"bundle": history.bundle([tip]), "branch": "main", "force": False}
+    refused = world.post("/push", push, muse=True)
+    assert refused.status_code == 422
+    assert large in refused.text
+    assert world.heads() == {}
+    put(presign(world, [large])["presigned"][large], LARGE)  # type: ignore[index]
+    assert world.post("/push", push, muse=True).status_code == 200
+
+
+def test_an_upload_of_other_bytes_is_still_missing(large_world: World, history: History, tip: str) -> None:
+    assert tip
+    large = max(history.contents, key=lambda item: len(history.contents[item]))
+    put(presign(large_world, [large])["presigned"][large], b"other bytes")  # type: ignore[index]
+    assert missing(large_world, [large]) == [large]
+    with pytest.raises(NotFound):
+        large_world.archive.head(upload_key(large_world.repository_id, large))
+
+
+def test_an_upload_for_one_repository_is_not_held_by_another(large_world: World, history: History, tip: str) -> None:
+    assert tip
+    world = large_world
+    large = max(history.contents, key=lambda item: len(history.contents[item]))
+    put(presign(world, [large])["presigned"][large], LARGE)  # type: ignore[index]
+    world.repository("alice/other")
+    world.base = "/alice/other"
+    assert missing(world, [large]) == [large]
+
+
+def test_where_the_store_cannot_presign_all_goes_inline(world: World, history: History, tip: str) -> None:
+    object_ids = history.objects_of([tip])
+    assert presign(world, object_ids) == {"presigned": {}, "inline": object_ids}
+
+
+def test_only_uploads_are_presigned(world: World) -> None:
+    assert world.post("/presign", {"object_ids": [], "direction": "get"}, muse=True).status_code == 422
