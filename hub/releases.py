@@ -81,7 +81,7 @@ def delete_release(session: Session, repository_id: UUID, tag: str) -> None:
         delete(Release).where(Release.repository_id == repository_id, Release.tag == tag).returning(Release.tag)
     ).first()
     if gone is None:
-        raise Missing("There is no release of this tag.")
+        raise Missing("There is no such release in this repository.")
 
 
 def store_tags(session: Session, repository_id: UUID, tags: Sequence[object]) -> int:
