@@ -5,14 +5,19 @@ by name.
 """
 
 from tasks.app import App
+from tasks.autocommit import Autocommit
+from tasks.canvas import chain, chord, group
 from tasks.context import Context, Request
 from tasks.cron import crontab
 from tasks.dedup import Dedup
 from tasks.errors import (
     ClaimLost,
     DuplicateJob,
+    JobCancelled,
+    JobFailed,
     JobNotFound,
     JobTerminal,
+    NotCommitted,
     NotConfigured,
     PayloadError,
     Postpone,
@@ -23,22 +28,30 @@ from tasks.errors import (
     UnknownOption,
 )
 from tasks.gates import After
+from tasks.group_result import GroupResult
+from tasks.result import AsyncResult
 from tasks.retry import Exponential, Fixed, Schedule
-from tasks.task import AsyncResult, Task
+from tasks.signature import Signature
+from tasks.task import Task
 from tasks.worker import Worker
 
 __all__ = [
     "After",
     "App",
     "AsyncResult",
+    "Autocommit",
     "ClaimLost",
     "Context",
     "Dedup",
     "DuplicateJob",
     "Exponential",
     "Fixed",
+    "GroupResult",
+    "JobCancelled",
+    "JobFailed",
     "JobNotFound",
     "JobTerminal",
+    "NotCommitted",
     "NotConfigured",
     "PayloadError",
     "Postpone",
@@ -47,9 +60,13 @@ __all__ = [
     "Request",
     "Retry",
     "Schedule",
+    "Signature",
     "Task",
     "TaskError",
     "UnknownOption",
     "Worker",
+    "chain",
+    "chord",
     "crontab",
+    "group",
 ]

@@ -2,53 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, TypeVar, Unpack, overload
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from tasks.context import Context, task_session
-from tasks.declared import TaskOptions
+from tasks.declared import TASK_OPTIONS, Configuration, Options, TaskOptions
 from tasks.errors import NotConfigured
 from tasks.options import attempts_of, check_name, refuse
-from tasks.periodic import MISSED, Missed, Periodic, rhythm_of
-from tasks.retry import Exponential, Policy
+from tasks.periodic import Missed, Periodic, maker
+from tasks.result import AsyncResult
+from tasks.retry import Exponential
 from tasks.task import P, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import timedelta
+    from uuid import UUID
 
     from sqlalchemy.orm import Session
 
     from tasks.db import Conn
-    from tasks.dedup import Dedup
-    from tasks.gates import After
 
 R = TypeVar("R")
 
 DEFAULT_RETRY = Exponential(base=1.0, cap=300.0)
 MAX_ATTEMPTS = 5
-
-
-class Options(TypedDict, total=False):
-    """What `@app.task` takes beside the name and `bind`; see `App.task`."""
-
-    queue: str
-    priority: int
-    tier: int
-    gate: After | None
-    dedup: Dedup | None
-    lease: float
-    max_attempts: int | None
-    max_retries: int | None
-    retry: Policy
-    transactional: bool
-    autoretry_for: tuple[type[BaseException], ...]
-    dont_retry_for: tuple[type[BaseException], ...]
-
-
-TASK_OPTIONS = ("bind", *Options.__annotations__)
 
 
 class App:
@@ -58,41 +38,42 @@ class App:
     neither a database nor a setting.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, **configuration: Unpack[Configuration]) -> None:
+        """Raises ValueError for a bad name; `configuration` is what `configure` takes."""
         self.name = check_name(name, "app name")
         self._tasks: dict[str, Task[..., Any]] = {}
         self._schedules: dict[str, Periodic] = {}
+        self.eager = False
+        self.eager_propagates = False
         self._database_url: str | None = None
         self._session: Callable[[], Session] | None = None
         self._current: Callable[[], Conn] | None = None
+        self.configure(**configuration)
 
     def __repr__(self) -> str:
         return f"<tasks app {self.name}, {len(self._tasks)} tasks>"
 
-    def configure(
-        self,
-        *,
-        database_url: str | None = None,
-        session: Callable[[], Session] | None = None,
-        current: Callable[[], Conn] | None = None,
-    ) -> None:
+    def configure(self, **configuration: Unpack[Configuration]) -> None:
         """Set what is given; what is None stays as it was.
 
         `database_url` (libpq URL or conninfo) is where workers and the command line connect. `session` makes
         a new SQLAlchemy session for each transactional task; the worker commits and closes it. `current`
         returns the connection or session whose transaction `delay` enqueues in, e.g. `lambda: db.session`.
+        `eager=True`, for tests, makes `delay` run the task at once, see docs/how-to/test-your-tasks.md;
+        `eager_propagates=True` lets its errors through.
+
         Raises ValueError for a malformed URL, without showing it: it may hold a password.
         """
-        if database_url is not None:
+        unknown = {name: value for name, value in configuration.items() if name not in Configuration.__annotations__}
+        refuse(f"app {self.name}", unknown, Configuration.__annotations__)
+        given = {name: value for name, value in configuration.items() if value is not None}
+        if "database_url" in given:
             try:
-                conninfo_to_dict(database_url)
+                conninfo_to_dict(str(given["database_url"]))
             except psycopg.ProgrammingError:
                 raise ValueError("database_url must be like postgresql://user@host:5432/name") from None
-            self._database_url = database_url
-        if session is not None:
-            self._session = session
-        if current is not None:
-            self._current = current
+        for name, value in given.items():
+            setattr(self, name if name.startswith("eager") else f"_{name}", value)
 
     @property
     def database_url(self) -> str:
@@ -148,6 +129,10 @@ class App:
             raise NotConfigured(f"app {self.name} has transactional tasks: call configure(session=…)")
         return self._session()
 
+    def AsyncResult(self, id: UUID | str, *, session: Conn | None = None) -> AsyncResult:  # noqa: N802, A002  # Celery's
+        """The handle of the job `id`; reads on a connection of its own, or in `session`."""
+        return AsyncResult(id, app=self, session=session)
+
     @overload
     def task(self, name: Callable[P, R], /) -> Task[P, R]: ...
 
@@ -197,21 +182,14 @@ class App:
 
         Raises ValueError for what makes no schedule, TypeError for arguments that do not fit.
         """
-        rhythm = rhythm_of(cron, every, tz)
-        if missed not in MISSED:
-            raise ValueError(f"periodic: missed must be one, all or none, not {missed!r}")
+        make = maker(cron=cron, every=every, tz=tz, missed=missed, args=args, kwargs=kwargs)
 
         def schedule(task: Task[P, R]) -> Task[P, R]:
             if not isinstance(task, Task):
                 raise TypeError("periodic: write @app.periodic(…) above @app.task(…)")
-            made = Periodic(
-                check_name(name or task.name, "schedule"), task, rhythm, missed, tuple(args), dict(kwargs or {})
-            )
+            made = make(task, check_name(name or task.name, "schedule"))
             if made.name in self._schedules:
                 raise ValueError(f"there is a schedule {made.name} already: give another name=")
-            if task.options.dedup is not None:
-                raise ValueError(f"{task.name}: periodic and dedup= exclude each other: the key is the nominal time")
-            made.check()
             self._schedules[made.name] = made
             return task
 

@@ -76,7 +76,7 @@ class Attempts:
 
     def _invoke(self, task: Task[..., Any], held: Held, session: Any) -> Any:
         claim = held.claim
-        args, kwargs = claim.payload["args"], claim.payload["kwargs"]
+        args, kwargs = [*held.passed(), *claim.payload["args"]], claim.payload["kwargs"]
         if not task.options.bind:
             return task.function(*args, **kwargs)
         request = Request(

@@ -1,6 +1,7 @@
-"""The commands `worker`, `sweep` and `jobs list|show|why`, for any click group to mount.
+"""The commands `worker`, `sweep`, `jobs …`, `queues …` and `schedules`, for any click group to mount.
 
-Exit codes: 0 done; 1 no such job, or the database is away or has no job tables; 2 wrong usage or settings.
+Exit codes: 0 done; 1 no such job, refused, offenders found, or the database is away or has no job tables; 2 wrong
+usage or settings.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import NoReturn
 import click
 
 from tasks.cli_jobs import jobs_group
+from tasks.cli_queues import queues_group
+from tasks.cli_schedules import schedules_command
 from tasks.console import Load, as_json_option, connection, log_level_option, start_log
 from tasks.errors import NotConfigured
 from tasks.options import CONCURRENCY_MAX, GRACE_SECONDS
@@ -24,7 +27,7 @@ seconds = click.FloatRange(min=0.1, max=24 * 3600.0)
 
 def commands(load: Load) -> list[click.Command]:
     """Make the commands. `load` returns the app; it is called by the command that runs, not before."""
-    return [_worker(load), _sweep(load), jobs_group(load)]
+    return [_worker(load), _sweep(load), jobs_group(load), queues_group(load), schedules_command(load)]
 
 
 def group(load: Load, name: str = "tasks") -> click.Group:

@@ -1,4 +1,4 @@
-"""The commands `jobs list|show|why`."""
+"""The group `jobs`, and its commands `list|show|why`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tasks import queue
+from tasks.cli_operate import operate_commands
+from tasks.cli_watch import watch_commands
 from tasks.console import Load, as_json_option, connection
 from tasks.states import Status
 
@@ -19,7 +21,12 @@ job_argument = click.argument("job_id", metavar="JOB", type=click.UUID)
 
 def jobs_group(load: Load) -> click.Group:
     """Make the group `jobs`."""
-    return click.Group("jobs", commands=[_list(load), _show(load), _why(load)], help="Look at jobs.")
+    looking = [_list(load), _show(load), _why(load)]
+    return click.Group(
+        "jobs",
+        commands=[*looking, *operate_commands(load), *watch_commands(load)],
+        help="Look at jobs, move them, prove their history.",
+    )
 
 
 def _list(load: Load) -> click.Command:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy.orm import Session
 
+_inside_task: ContextVar[bool] = ContextVar("tasks_inside_task", default=False)
 _task_session: ContextVar[Session | None] = ContextVar("tasks_session", default=None)
 
 
@@ -25,14 +26,20 @@ def task_session() -> Session | None:
     return _task_session.get()
 
 
+def inside_task() -> bool:
+    """Whether a task of this process runs here, under a worker."""
+    return _inside_task.get()
+
+
 @contextmanager
 def running_in(session: Session | None) -> Iterator[None]:
     """Make `session` the one that enqueues of this thread of control belong to."""
-    token = _task_session.set(session)
+    token, inside = _task_session.set(session), _inside_task.set(True)
     try:
         yield
     finally:
         _task_session.reset(token)
+        _inside_task.reset(inside)
 
 
 class Holding(Protocol):

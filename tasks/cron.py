@@ -33,6 +33,10 @@ class Rhythm(Protocol):
     def text(self) -> str:
         """What it was made from, for people and to tell one rhythm from another."""
 
+    @property
+    def tz(self) -> str:
+        """The time zone of its wall clock."""
+
     def fires(self, after: datetime) -> Iterator[datetime]:
         """Every nominal time later than `after`, in order, in UTC, without end."""
 
@@ -53,6 +57,11 @@ class Every:
     def text(self) -> str:
         """For people."""
         return f"every {self.seconds:g} s"
+
+    @property
+    def tz(self) -> str:
+        """It has no wall clock."""
+        return "UTC"
 
     def fires(self, after: datetime) -> Iterator[datetime]:
         """Every nominal time later than `after`, in order, in UTC, without end."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from tasks.dedup import Dedup
 from tasks.gates import After
@@ -17,9 +17,46 @@ from tasks.options import (
     check_name,
     check_number,
 )
+from tasks.payload import SECONDS_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy.orm import Session
+
+    from tasks.db import Conn
     from tasks.retry import Policy
+
+
+class Configuration(TypedDict, total=False):
+    """What `App.configure` takes; None: as if not given."""
+
+    database_url: str | None
+    session: Callable[[], Session] | None
+    current: Callable[[], Conn] | None
+    eager: bool | None
+    eager_propagates: bool | None
+
+
+class Options(TypedDict, total=False):
+    """What `@app.task` takes beside the name and `bind`; see `App.task`."""
+
+    queue: str
+    priority: int
+    tier: int
+    gate: After | None
+    dedup: Dedup | None
+    lease: float
+    expires: float | None
+    max_attempts: int | None
+    max_retries: int | None
+    retry: Policy
+    transactional: bool
+    autoretry_for: tuple[type[BaseException], ...]
+    dont_retry_for: tuple[type[BaseException], ...]
+
+
+TASK_OPTIONS = ("bind", *Options.__annotations__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +71,7 @@ class TaskOptions:
     gate: After | None = None
     dedup: Dedup | None = None
     lease: float = 60.0
+    expires: float | None = None
     max_attempts: int = 5
     transactional: bool = False
     autoretry_for: tuple[type[BaseException], ...] = (Exception,)
@@ -46,6 +84,8 @@ class TaskOptions:
         check_number("tier", self.tier, 0, TIER_MAX, whole=True)
         check_number("lease", self.lease, LEASE_SECONDS_MIN, LEASE_SECONDS_MAX)
         check_number("max_attempts", self.max_attempts, 1, ATTEMPTS_MAX, whole=True)
+        if self.expires is not None:
+            check_number("expires", self.expires, 0, SECONDS_MAX)
         if not callable(getattr(self.retry, "delays", None)):
             raise TypeError(f"retry must be a policy such as Exponential(…) or Fixed(…), not {self.retry!r}")
         self.retry.delays(self.max_attempts)

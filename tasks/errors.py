@@ -5,6 +5,9 @@ TaskError
 ├── JobTerminal    the job has reached an end; carries its status
 ├── JobActive      the job has not reached an end; carries its status
 ├── JobNotFound    no such job
+│   └── NotCommitted   enqueued, but not committed yet
+├── JobFailed      what `get` raises for a job that failed; carries its code and detail
+├── JobCancelled   what `get` raises for a job that was cancelled; carries the reason
 ├── DuplicateJob   a job with this key (mode `reject`) or this id is there already
 ├── PayloadError   data that cannot be stored or breaks a rule; names the field
 ├── UnknownOption  an option that nobody knows; never ignored
@@ -64,6 +67,33 @@ class JobNotFound(TaskError):
     def __init__(self, job_id: UUID) -> None:
         super().__init__(f"there is no job {job_id}")
         self.job_id = job_id
+
+
+class NotCommitted(JobNotFound):
+    """The job was enqueued in a transaction that is not committed: nobody else can see it, and no worker runs it."""
+
+    def __init__(self, job_id: UUID) -> None:
+        super().__init__(job_id)
+        self.args = (f"job {job_id} is not there yet: commit the transaction that enqueued it first",)
+
+
+class JobFailed(TaskError):
+    """The job has failed for good, or was quarantined: `code` and `detail` are those of its last error."""
+
+    def __init__(self, job_id: UUID, code: str, detail: str) -> None:
+        super().__init__(f"job {job_id} failed: {code}: {detail}")
+        self.job_id = job_id
+        self.code = code
+        self.detail = detail
+
+
+class JobCancelled(TaskError):
+    """The job was cancelled: `reason` is `parent`, `superseded`, `expired` or what the one who did it gave."""
+
+    def __init__(self, job_id: UUID, reason: str) -> None:
+        super().__init__(f"job {job_id} was cancelled: {reason}")
+        self.job_id = job_id
+        self.reason = reason
 
 
 class DuplicateJob(TaskError):

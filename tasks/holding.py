@@ -69,6 +69,14 @@ class Held:
             raise ClaimLost(self.job_id)
         self.extended(asked_at)
 
+    def passed(self) -> list[Any]:
+        """What the job's parents hand on, to go in front of its arguments."""
+        if self.claim.pass_results == "none":  # noqa: S105  # to pass on, no password
+            return []
+        with self._pool.transaction() as conn:
+            results = queue.parent_results(conn, self.job_id)
+        return results[:1] if self.claim.pass_results == "first" else [results]  # noqa: S105  # the same
+
     def save_progress(self, progress: Mapping[str, Any]) -> None:
         """Write the progress, visible at once. Raises ClaimLost, JobTerminal or JobNotFound, PayloadError."""
         try:

@@ -39,7 +39,6 @@ REFUSED: Mapping[str, str] = {
     "typing": "arguments are always checked against the signature",
     "track_started": "every start is recorded",
     "ignore_result": "results are kept with the job; return None where there is none",
-    "expires": "jobs do not expire",
     "time_limit": "running tasks are not interrupted; let the task look at self.cancelled()",
     "soft_time_limit": "running tasks are not interrupted; let the task look at self.cancelled()",
     "rate_limit": "there is no rate limit; give the task a queue and a worker of its own",
@@ -49,19 +48,80 @@ REFUSED: Mapping[str, str] = {
     "retry_jitter": "say retry=Exponential(base=…, jitter=…)",
     "retry_kwargs": "say max_attempts= and retry=",
     "retry_policy": "the job is a row of the caller's transaction; there is no broker to try again",
+    "dont_autoretry_for": "say dont_retry_for=(…)",
     "throws": "say dont_retry_for=(…)",
+    "retries": "the number of retries is counted by the queue",
+    "throw": "retry() always raises",
     "base": "tasks are plain functions; share behaviour by calling functions",
     "exchange": "there is no broker; say queue=",
     "routing_key": "there is no broker; say queue=",
     "delivery_mode": "jobs are always durable",
     "connection": "say session=, the transaction that the job belongs to",
     "producer": "say session=, the transaction that the job belongs to",
-    "link": "enqueue the next task at the end of the first; transactional=True makes both one commit",
+    "publisher": "say session=, the transaction that the job belongs to",
+    "link": "say chain(task.s(…), next.s(…))",
     "link_error": "failures end in the job's state; look at them with `jobs list --status failed`",
-    "add_to_parent": "jobs have no parents",
+    "chord": "say chord(header, body)",
+    "add_to_parent": "say parents=[…]",
+    "group_id": "say group(…)",
+    "root_id": "say parents=[…]",
+    "parent_id": "say parents=[…]",
+    "reply_to": "results are kept with the job",
+    "backend": "results are kept with the job, in the same database",
+    "store_errors_even_if_ignored": "errors are always kept with the job",
+    "store_eager_result": "eager runs make no job",
+    "acks_on_failure_or_timeout": "a job that failed runs again within its max_attempts",
+    "broker": "there is no broker; say database_url=",
+    "include": "import the modules of the tasks where the app is put together",
+    "task_always_eager": "say eager=True",
+    "task_eager_propagates": "say eager_propagates=True",
+    "trail": "a result knows its parent; nothing else is kept",
+    "pydantic": "arguments are JSON; make models of them in the task",
+    "abstract": "tasks are plain functions; share behaviour by calling functions",
+    "terminate": "a thread cannot be killed; the claim dies at once, the task sees self.cancelled()",
+    "signal": "a thread cannot be killed; the claim dies at once, the task sees self.cancelled()",
+    "wait": "a cancellation is done when the call returns",
+    "interval": "looks follow each other at 0.02 to 0.5 seconds",
+    "no_ack": "results are rows; reading one takes nothing away",
+    "follow_parents": "ask result.parent",
+    "callback": "call it with what get() returns",
+    "on_message": "there are no messages; ask result.state or result.progress",
+    "on_interval": "ask result.state or result.progress in a loop of your own",
+    "disable_sync_subtasks": "get() inside a task is always refused",
     "headers": "pass what the task needs as arguments",
     "shadow": "a job is shown under its task's name",
 }
+
+
+ACCEPTED: Mapping[str, str] = {
+    "name": "the first argument of `@app.task`; dotted words of ASCII",
+    "bind": "the same",
+    "queue": "the same; queues need no declaration",
+    "priority": "higher goes first, from -32768 to 32767",
+    "max_retries": "the same; `max_attempts=n+1` says it in runs. There is no endless retry",
+    "autoretry_for": "`(Exception,)` by default: a failed run is tried again",
+    "args": "JSON values; a tuple arrives as a list",
+    "kwargs": "JSON values",
+    "countdown": "the same",
+    "eta": "an aware datetime; a naive one is refused",
+    "expires": "seconds or an aware datetime; the job is cancelled with the reason `expired`",
+    "task_id": "a UUID, which no other job may have",
+    "exc": "of `self.retry`: gives the job its error code",
+    "timeout": "of `get`: seconds; raises the builtin `TimeoutError`",
+    "propagate": "of `get`: the same",
+}
+"""Celery's options that exist here, with what differs."""
+
+
+def table() -> str:
+    """Write what becomes of each of Celery's options as a Markdown table."""
+    lines = ["| option | here | |", "| --- | --- | --- |"]
+    rows = {name: ("accepted", sentence) for name, sentence in ACCEPTED.items()}
+    rows.update({name: ("refused", sentence) for name, sentence in REFUSED.items()})
+    for name, value in SAME.items():
+        rows[name] = (f"refused, but for `{value!r}`", REFUSED[name])
+    lines.extend(f"| `{name}` | {verdict} | {sentence} |" for name, (verdict, sentence) in sorted(rows.items()))
+    return "\n".join(lines)
 
 
 def refuse(call: str, given: Mapping[str, Any], known: Iterable[str]) -> None:

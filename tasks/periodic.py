@@ -23,7 +23,7 @@ from tasks.db import Conn, cursor, statement
 from tasks.payload import check_instant, new_job_params
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tasks.app import App
     from tasks.job import Enqueued, NewJob
@@ -92,6 +92,30 @@ def rhythm_of(cron: str | None, every: float | timedelta | None, tz: str | None)
     if tz is not None:
         raise ValueError("periodic: tz= goes with cron=; every= counts elapsed time and knows no time zone")
     return Every(every.total_seconds() if isinstance(every, timedelta) else every)  # type: ignore[arg-type]
+
+
+def maker(
+    *,
+    cron: str | None,
+    every: float | timedelta | None,
+    tz: str | None,
+    missed: Missed,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None,
+) -> Callable[[Task[..., Any], str], Periodic]:
+    """Check what `@app.periodic` was given, before it meets its task. Raises ValueError."""
+    rhythm = rhythm_of(cron, every, tz)
+    if missed not in MISSED:
+        raise ValueError(f"periodic: missed must be one, all or none, not {missed!r}")
+
+    def make(task: Task[..., Any], name: str) -> Periodic:
+        if task.options.dedup is not None:
+            raise ValueError(f"{task.name}: periodic and dedup= exclude each other: the key is the nominal time")
+        made = Periodic(name, task, rhythm, missed, tuple(args), dict(kwargs or {}))
+        made.check()
+        return made
+
+    return make
 
 
 def nominal_time(dedup_key: str | None) -> datetime | None:

@@ -14,14 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tasks.job import Attempt, Job
 
-STYLES = {
+COLOURS = {
     "pending": "cyan", "running": "yellow", "succeeded": "green", "failed": "red", "cancelled": "magenta",
-    "quarantined": "bold red",
+    "quarantined": "red",
 }  # fmt: skip
+STYLES = {**COLOURS, "quarantined": "bold red"}
 LIST_COLUMNS = ("job_id", "task", "scope", "queue", "status", "attempts", "created_at", "last_error_code")
 ATTEMPT_COLUMNS = ("number", "result", "claimed_at", "ended_at", "worker", "error_code", "error")
 
@@ -56,6 +57,37 @@ def _console() -> Console:
     # Without a terminal there is no width to fit into: cut nothing, so that grep finds whole ids.
     console = Console(soft_wrap=False)
     return console if console.is_terminal else Console(width=1000, soft_wrap=True)
+
+
+def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows with the same names as a table; statuses in their colours."""
+    table = Table(box=None, pad_edge=False)
+    for name in rows[0]:
+        table.add_column(name, no_wrap=name.endswith("_id"))
+    for row in rows:
+        table.add_row(*(Text(_cell(value), style=STYLES.get(str(value), "")) for value in row.values()))
+    _console().print(table)
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Print names and values, a line each."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in facts.items():
+        table.add_row(Text(name, style=STYLES.get(name, "bold")), Text(_cell(value)))
+    _console().print(table)
+
+
+def styled(status: str) -> str:
+    """A status in its colour, for click.echo, which drops the colour where there is no terminal."""
+    return click.style(status, fg=COLOURS[status], bold=status == "quarantined")
+
+
+def progress_text(progress: Any) -> str:
+    """What a task says of itself, in a few words."""
+    if isinstance(progress, dict) and set(progress) == {"done", "total", "text"}:
+        done = str(progress["done"]) if progress["total"] is None else f"{progress['done']}/{progress['total']}"
+        return f"{done} {progress['text']}".rstrip()
+    return json.dumps(progress, ensure_ascii=False)
 
 
 def print_jobs(jobs: Sequence[Job]) -> None:

@@ -3,66 +3,30 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 from uuid import UUID
 
 from tasks import queue as jobs
+from tasks.call import APPLY_OPTIONS, CallOptions, new_job
 from tasks.context import Context, Request
 from tasks.declared import TaskOptions
-from tasks.errors import PayloadError
-from tasks.job import NewJob
-from tasks.options import (
-    ATTEMPTS_MAX,
-    LEASE_SECONDS_MAX,
-    LEASE_SECONDS_MIN,
-    check_name,
-    check_number,
-    refuse,
-)
-from tasks.payload import check_instant
+from tasks.eager import run_now
+from tasks.options import check_name, refuse
+from tasks.result import AsyncResult
+from tasks.signature import Before, Signature
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
+    from collections.abc import Callable, Iterable, Sequence
 
     from sqlalchemy.orm import Session
 
     from tasks.app import App
     from tasks.db import Conn
+    from tasks.job import Enqueued, NewJob
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class CallOptions(TypedDict, total=False):
-    """What `apply_async` takes beside the arguments and `session`; see `Task.apply_async`. None: as if not given."""
-
-    scope: str
-    countdown: float | None
-    eta: datetime | None
-    queue: str | None
-    priority: int | None
-    task_id: UUID | str | None
-    dedup_key: str | None
-    mode: str | None
-    lease: float | None
-    max_attempts: int | None
-
-
-APPLY_OPTIONS = ("session", *CallOptions.__annotations__)
-
-
-@dataclass(frozen=True, slots=True)
-class AsyncResult:
-    """What an enqueue gives back. `outcome`: "inserted", "joined" or "duplicate"."""
-
-    id: UUID
-    task: str
-    outcome: str
-
-    def __str__(self) -> str:
-        return str(self.id)
 
 
 class Task(Generic[P, R]):
@@ -84,7 +48,7 @@ class Task(Generic[P, R]):
             signature = signature.replace(parameters=rest)
         if options.dedup is not None and (unknown := set(options.dedup.by) - set(signature.parameters)):
             raise ValueError(f"{name}: dedup= names {min(unknown)!r}, which is no parameter of the function")
-        self.signature = signature
+        self.parameters = signature
         self.__name__ = getattr(function, "__name__", name)
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
@@ -118,78 +82,85 @@ class Task(Generic[P, R]):
     ) -> AsyncResult:
         """Enqueue a job in the transaction of `session`, or of the app's current one; never commit.
 
-        `countdown` is in seconds from now, `eta` an aware datetime: the job is not claimed before. `scope` is
-        the thing that the job is about: gates and dedup look only at jobs of the same scope. `dedup_key` and
-        `mode` override the task's own `dedup=`.
+        `countdown` is in seconds from now, `eta` an aware datetime: the job is not claimed before. `expires`,
+        seconds or an aware datetime: a job that has not begun by then is cancelled. `scope` is the thing that
+        the job is about: gates and dedup look only at jobs of the same scope. `dedup_key` and `mode` override
+        the task's own `dedup=`. `parents` are jobs that have to succeed first; `on_parent_failure` says what
+        becomes of this one if they do not (`cancel`, `run`, `stay`), `pass_results` whether their results go in
+        front of `args` (`none`, `first`, `list`).
 
         Raises TypeError when the arguments do not fit the function, ValueError naming the field when they are
         no JSON (PayloadError) or a value is out of range, UnknownOption, DuplicateJob, and NotConfigured when
         there is no transaction to enqueue in.
         """
         new = self.new_job(args, kwargs, **options)
-        enqueued = jobs.enqueue_job(session if session is not None else self.app.current_session(), new)
-        return AsyncResult(enqueued.job_id, self.name, enqueued.outcome)
+        if self.app.eager:
+            parents = [self.app.AsyncResult(p) if isinstance(p, UUID) else p for p in options.get("parents") or ()]
+            return run_now(self, new, session, parents)
+        return self._result(jobs.enqueue_job(session if session is not None else self.app.current_session(), new))
+
+    def apply_many(
+        self,
+        calls: Iterable[Sequence[Any] | Mapping[str, Any] | Signature],
+        *,
+        session: Conn | None = None,
+        **options: Unpack[CallOptions],
+    ) -> list[AsyncResult]:
+        """Enqueue many jobs in one statement. Returns their results in order.
+
+        Each call is a list or tuple of positional arguments, a mapping of keyword arguments, or a signature of
+        this task, whose own options go before `options`. Requests with one dedup key join each other, too.
+        Raises as `apply_async` does, before anything is enqueued.
+        """
+        self.check_options(options)
+        signatures = [self._signature_of(call, options) for call in calls]
+        if self.app.eager:
+            return [signature.apply_async(session=session) for signature in signatures]
+        news = [signature.new_job(Before()) for signature in signatures]
+        conn = session if session is not None else self.app.current_session()
+        return [self._result(enqueued) for enqueued in jobs.enqueue_jobs(conn, news)]
+
+    def s(self, *args: Any, **kwargs: Any) -> Signature:
+        """A signature: these arguments, behind what a chain or chord passes on."""
+        return Signature(self, args, kwargs)
+
+    def si(self, *args: Any, **kwargs: Any) -> Signature:
+        """An immutable signature: these arguments, whatever goes before."""
+        return Signature(self, args, kwargs, immutable=True)
+
+    def signature(
+        self,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        immutable: bool = False,
+        **options: Any,
+    ) -> Signature:
+        """A signature with options of `apply_async`, e.g. `add.signature((2, 2), countdown=10)`."""
+        return Signature(self, args, kwargs, immutable=immutable, **options)
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise UnknownOption for what `apply_async` does not take."""
+        unknown = {name: value for name, value in options.items() if name not in APPLY_OPTIONS}
+        refuse(f"{self.name}.apply_async", unknown, APPLY_OPTIONS)
+
+    def _result(self, enqueued: Enqueued) -> AsyncResult:
+        return AsyncResult(enqueued.job_id, app=self.app, task=self.name, outcome=enqueued.outcome)
+
+    def _signature_of(self, call: Any, options: Mapping[str, Any]) -> Signature:
+        if isinstance(call, Signature):
+            if call.task is not self:
+                raise ValueError(f"{self.name}.apply_many: {call!r} is a call of another task")
+            return call.clone(**{**options, **call.options})
+        if isinstance(call, Mapping):
+            return Signature(self, (), call, **options)
+        if isinstance(call, list | tuple):
+            return Signature(self, call, **options)
+        raise TypeError(f"{self.name}.apply_many: {call!r} is neither a list, a tuple, a mapping nor a signature")
 
     def new_job(
         self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Unpack[CallOptions]
     ) -> NewJob:
-        """Make the request of a job, without a database: what is given here goes before the task's own options.
-
-        Raises as `apply_async` does.
-        """
-        unknown = {name: value for name, value in options.items() if name not in APPLY_OPTIONS}
-        refuse(f"{self.name}.apply_async", unknown, APPLY_OPTIONS)
-        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-        _check(given)
-        kwargs = dict(kwargs or {})
-        key, mode = self._dedup(args, kwargs, given)
-        own = self.options
-        return NewJob(
-            task=self.name,
-            payload={"args": list(args), "kwargs": kwargs},
-            queue=given.get("queue", own.queue),
-            scope=given.get("scope", ""),
-            priority=given.get("priority", own.priority),
-            tier=own.tier,
-            after_tasks=own.gate.tasks if own.gate is not None else (),
-            available_at=given.get("eta"),
-            countdown=given.get("countdown"),
-            lease_seconds=given.get("lease", own.lease),
-            attempts_max=given.get("max_attempts", own.max_attempts),
-            dedup_key=key,
-            dedup_mode=mode,
-            job_id=_job_id(given.get("task_id")),
-        )
-
-    def _dedup(self, args: Sequence[Any], kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Key and mode of a request; checks that the arguments fit the function."""
-        try:
-            bound = self.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{self.name}: {error}") from None
-        key, own = given.get("dedup_key"), self.options.dedup
-        if key is None and own is not None:
-            bound.apply_defaults()
-            key = own.key(given.get("scope", ""), bound.arguments)
-        if key is None and "mode" in given:
-            raise PayloadError("mode", "means nothing without dedup_key= or the task's dedup=")
-        return key, given.get("mode", own.mode if own is not None else "join")
-
-
-def _check(given: Mapping[str, Any]) -> None:
-    if "lease" in given:
-        check_number("lease", given["lease"], LEASE_SECONDS_MIN, LEASE_SECONDS_MAX)
-    if "max_attempts" in given:
-        check_number("max_attempts", given["max_attempts"], 1, ATTEMPTS_MAX, whole=True)
-    if "countdown" in given and "eta" in given:
-        raise PayloadError("eta", "give countdown or eta, not both")
-    check_instant("eta", given.get("eta"))
-
-
-def _job_id(given: UUID | str | None) -> UUID | None:
-    if given is None or isinstance(given, UUID):
-        return given
-    try:
-        return UUID(given)
-    except (ValueError, AttributeError, TypeError):
-        raise PayloadError("task_id", f"must be a UUID, not {given!r}") from None
+        """Make the request of a job, without a database. Raises as `apply_async` does."""
+        self.check_options(options)
+        return new_job(self, args, kwargs or {}, options)

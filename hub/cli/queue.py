@@ -1,4 +1,4 @@
-"""`packhouse worker`, `sweep` and `jobs`: the commands of the task system, for the hub's tasks."""
+"""`packhouse worker`, `sweep`, `jobs`, `queues`, `schedules`: the task system's commands, for the hub's tasks."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def load_app() -> App:
     return cast("Hub", create_app().extensions["packhouse"]).work.app
 
 
-worker, sweep, jobs = commands(load_app)
+worker, sweep, jobs, queues, schedules = commands(load_app)

@@ -148,7 +148,7 @@ def test_sweep_prints_what_it_took_back(run: Run, app: tasks.App, committed_db: 
     )
     committed_db.commit()
     assert json.loads(run("sweep", "--json").output)["requeued"] == 1
-    assert run("sweep", "--once").output.split() [:4] == ["requeued=0", "failed=0", "superseded=0", "skipped=0"]
+    assert run("sweep", "--once").output.split()[:4] == ["requeued=0", "failed=0", "superseded=0", "skipped=0"]
 
 
 def test_unreachable_database_is_exit_code_1_without_the_password() -> None:

@@ -155,7 +155,7 @@ def test_number_out_of_range_is_refused_by_its_name(app: tasks.App, db: Connecti
     assert enqueued(db) == []
 
 
-@pytest.mark.parametrize("option", ["expires", "link", "routing_key", "nonsense"])
+@pytest.mark.parametrize("option", ["shadow", "link", "routing_key", "nonsense"])
 def test_unsupported_option_at_the_call_is_refused_by_name(app: tasks.App, option: str) -> None:
     options: dict[str, Any] = {option: 1}
     with pytest.raises(tasks.UnknownOption) as refusal:

@@ -1,0 +1,122 @@
+"""One call of `apply_async`: its options, checked and made into the request of a job. No database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict
+from uuid import UUID
+
+from tasks.errors import PayloadError
+from tasks.job import NewJob
+from tasks.options import ATTEMPTS_MAX, LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, check_number
+from tasks.payload import check_instant, check_seconds
+from tasks.result import AsyncResult
+
+if TYPE_CHECKING:
+    from tasks.task import Task
+
+
+class CallOptions(TypedDict, total=False):
+    """What `apply_async` takes beside the arguments and `session`; see `Task.apply_async`. None: as if not given."""
+
+    scope: str
+    countdown: float | None
+    eta: datetime | None
+    queue: str | None
+    priority: int | None
+    task_id: UUID | str | None
+    dedup_key: str | None
+    mode: str | None
+    lease: float | None
+    max_attempts: int | None
+    expires: float | datetime | None
+    parents: Sequence[AsyncResult | UUID] | None
+    on_parent_failure: str | None
+    pass_results: str | None
+
+
+APPLY_OPTIONS = ("session", *CallOptions.__annotations__)
+
+
+_PASSED: Mapping[str, tuple[None, ...]] = {"none": (), "first": (None,), "list": (None,)}
+"""Stands for the results of parents where arguments are fitted to a function."""
+
+
+def _id(parent: AsyncResult | UUID) -> UUID:
+    return parent.id if isinstance(parent, AsyncResult) else parent
+
+
+def _end(expires: float | datetime | None) -> dict[str, Any]:
+    if isinstance(expires, datetime):
+        return {"expires_at": check_instant("expires", expires)}
+    return {"expires": None if expires is None else check_seconds("expires", expires)}
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    if "lease" in given:
+        check_number("lease", given["lease"], LEASE_SECONDS_MIN, LEASE_SECONDS_MAX)
+    if "max_attempts" in given:
+        check_number("max_attempts", given["max_attempts"], 1, ATTEMPTS_MAX, whole=True)
+    if "countdown" in given and "eta" in given:
+        raise PayloadError("eta", "give countdown or eta, not both")
+    check_instant("eta", given.get("eta"))
+    if given.get("pass_results", "none") not in _PASSED:
+        raise PayloadError("pass_results", "must be none, first or list")
+
+
+def _job_id(given: UUID | str | None) -> UUID | None:
+    if given is None or isinstance(given, UUID):
+        return given
+    try:
+        return UUID(given)
+    except (ValueError, AttributeError, TypeError):
+        raise PayloadError("task_id", f"must be a UUID, not {given!r}") from None
+
+
+def new_job(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> NewJob:
+    """Make the request: what is given in `options` goes before the task's own. Raises as `Task.apply_async` does."""
+    given = {name: value for name, value in options.items() if value is not None}
+    _check(given)
+    key, mode = _dedup(task, args, kwargs, given)
+    own = task.options
+    return NewJob(
+        task=task.name,
+        payload={"args": list(args), "kwargs": dict(kwargs)},
+        queue=given.get("queue", own.queue),
+        scope=given.get("scope", ""),
+        priority=given.get("priority", own.priority),
+        tier=own.tier,
+        after_tasks=own.gate.tasks if own.gate is not None else (),
+        available_at=given.get("eta"),
+        countdown=given.get("countdown"),
+        lease_seconds=given.get("lease", own.lease),
+        attempts_max=given.get("max_attempts", own.max_attempts),
+        dedup_key=key,
+        dedup_mode=mode,
+        job_id=_job_id(given.get("task_id")),
+        **_end(given.get("expires", own.expires)),
+        parents=[_id(parent) for parent in given.get("parents", ())],
+        on_parent_failure=given.get("on_parent_failure", "cancel"),
+        pass_results=given.get("pass_results", "none"),
+    )
+
+
+def _dedup(
+    task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """Key and mode of a request; checks that the arguments fit the function.
+
+    A job with parents waits for them, so it cannot join one that does not: the task's own key is left out.
+    """
+    try:
+        bound = task.parameters.bind(*_PASSED[given.get("pass_results", "none")], *args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{task.name}: {error}") from None
+    key, own = given.get("dedup_key"), task.options.dedup
+    if key is None and own is not None and not (given.get("parents") and own.mode == "join"):
+        bound.apply_defaults()
+        key = own.key(given.get("scope", ""), bound.arguments)
+    if key is None and "mode" in given:
+        raise PayloadError("mode", "means nothing without dedup_key= or the task's dedup=")
+    return key, given.get("mode", own.mode if own is not None else "join")

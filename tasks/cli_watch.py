@@ -1,0 +1,141 @@
+"""The commands that look at all jobs at once, or go on looking: `jobs stats|tail`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tasks import queue
+from tasks.console import Load, as_json_option, connection
+from tasks.states import Status
+from tasks.watch import recent_jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import datetime
+    from uuid import UUID
+
+    from tasks.db import Conn
+    from tasks.job import Job
+
+LOOK_MAX = 1000
+SEEN_MAX = 10 * LOOK_MAX
+"""Jobs whose last state is remembered, so that it is printed once."""
+
+pause_option = click.option(
+    "--every", default=0.5, show_default=True, type=click.FloatRange(0.05, 60), help="Seconds between two looks."
+)
+
+
+def watch_commands(load: Load) -> list[click.Command]:
+    """Make the commands."""
+    return [_stats(load), _tail(load)]
+
+
+def _stats(load: Load) -> click.Command:
+    @click.command("stats")
+    @as_json_option
+    def stats(as_json: bool) -> None:
+        """Count the jobs of each status, and what waits that should not.
+
+        `due`: could run now. `unknown`: of a task that no live worker knows. `oldest_due_seconds` and
+        `oldest_expired_lease_seconds` are ages, empty when there is none.
+        """
+        from tasks import render
+
+        with connection(load) as conn:
+            found = render.as_dict(queue.stats(conn))
+        if as_json:
+            render.print_json(found)
+        else:
+            render.print_facts({**found.pop("counts"), **found})
+
+    return stats
+
+
+def _tail(load: Load) -> click.Command:
+    @click.command("tail")
+    @click.argument("job_id", metavar="[JOB]", type=click.UUID, required=False)
+    @pause_option
+    @as_json_option
+    def tail(job_id: UUID | None, every: float, as_json: bool) -> None:
+        """Print a line whenever a job starts, makes progress or ends, until Ctrl-C.
+
+        With JOB: only that one, until its end; exits 0 if it succeeded, 1 otherwise. --json: one document a line.
+        """
+        with connection(load) as conn:
+            conn.autocommit = True
+            try:
+                status = _follow(_looks(conn, every, job_id), as_json=as_json)
+            except KeyboardInterrupt:
+                return
+        if status != Status.SUCCEEDED:
+            raise click.exceptions.Exit(1)
+
+    return tail
+
+
+def _looks(conn: Conn, every: float, job_id: UUID | None) -> Iterator[Job]:
+    """Jobs as they are found, look by look; with `job_id` until its end."""
+    since: datetime | None = None
+    running: list[UUID] = []
+    while True:
+        if job_id is not None:
+            found = [queue.get_job(conn, job_id)]
+        else:
+            # Those that ran a moment ago are looked up by name: one that goes back to the queue ends nowhere.
+            found, since = recent_jobs(conn, since=since, watched=running, limit=LOOK_MAX)
+            running = [job.job_id for job in found if job.status == Status.RUNNING]
+        yield from found
+        if job_id is not None and found[0].terminal:
+            return
+        time.sleep(every)
+
+
+def _follow(jobs: Iterator[Job], *, as_json: bool) -> str | None:
+    """Print each job that differs from when it was seen last. Returns the status of the last."""
+    from tasks import render
+
+    seen: dict[UUID, tuple[Any, ...]] = {}
+    status = None
+    for job in jobs:
+        status = job.status
+        state = (job.status, job.claim_count, job.progress, job.last_error_at)
+        if seen.pop(job.job_id, None) != state:
+            if as_json:
+                render.print_json(_line(job))
+            else:
+                _print(job)
+        seen[job.job_id] = state
+        if len(seen) > SEEN_MAX:
+            del seen[next(iter(seen))]
+    return status
+
+
+def _line(job: Job) -> dict[str, Any]:
+    return {
+        "at": job.finished_at or job.heartbeat_at or job.last_error_at or job.created_at,
+        "job_id": job.job_id,
+        "task": job.task,
+        "scope": job.scope,
+        "status": job.status,
+        "attempts": f"{job.attempt_count}/{job.attempts_max}",
+        "progress": job.progress,
+        "last_error_code": job.last_error_code,
+        "cancel_reason": job.cancel_reason,
+    }
+
+
+def _print(job: Job) -> None:
+    from tasks import render
+
+    line = _line(job)
+    parts = [f"{line['at']:%H:%M:%S}", str(job.job_id), job.task, render.styled(job.status), line["attempts"]]
+    if job.scope:
+        parts.append(f"scope={job.scope}")
+    if job.progress is not None and not job.terminal:
+        parts.append(render.progress_text(job.progress))
+    parts += [text for text in (job.last_error_code, job.cancel_reason) if text and job.status != Status.SUCCEEDED]
+    click.echo(" ".join(parts))

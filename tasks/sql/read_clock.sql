@@ -1,0 +1,2 @@
+-- The clock that decides.
+SELECT clock_timestamp()
