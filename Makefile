@@ -7,7 +7,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all lint format types all lock db-shell clean
+.PHONY: help setup run test test-all chaos lint format types all lock db-shell clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -22,6 +22,9 @@ test: $(STAMP) ## Unit tests, tests on the real Postgres and S3 server, quick te
 
 test-all: $(STAMP) ## Every test
 	@$(BIN)/pytest -q -n 2 --dist worksteal
+
+chaos: $(STAMP) ## Kill workers, connections and the database under load for SECONDS (120), by SEED (1); prove that nothing is lost
+	@$(BIN)/python -m tests.chaos --seconds $(or $(SECONDS),120) --seed $(or $(SEED),1)
 
 lint: $(STAMP) ## ruff, and the import rules of setup.cfg
 	@$(BIN)/ruff check .
