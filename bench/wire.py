@@ -1,6 +1,6 @@
 """Push and clone over loopback, beside the floor: an ideal client that gets the same bytes from the same S3 server.
 
-`make bench` runs it; `python bench/wire.py W1 W2 W3` chooses. Prints one JSON line for each measurement:
+`make bench` runs it; `python -m bench.wire W1 W2 W3` chooses. Prints one JSON line for each measurement:
 wall seconds (the median of the runs), the ratio to the floor, CPU seconds and peak memory of the web process and the
 worker, in MB above idle.
 """
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import urllib3
-import worlds
-from processes import Use, reset_peak, use_of
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
+from bench import worlds
+from bench.processes import Use, reset_peak, use_of
 from hub.accounts import create_repository
 from hub.cli.example import operator_token
 from hub.cli.migrate import upgrade

@@ -24,6 +24,7 @@ from tasks.errors import (
     Quarantine,
     Reject,
     Retry,
+    SoftTimeLimitExceeded,
     TaskError,
     UnknownOption,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "Retry",
     "Schedule",
     "Signature",
+    "SoftTimeLimitExceeded",
     "Task",
     "TaskError",
     "UnknownOption",

@@ -152,8 +152,9 @@ class App:
         Without a name it is `module.function`. `queue`, `priority` (higher first) and `tier` (seconds added
         to created_at, for ordering only) place its jobs; `gate=After(…)` and `dedup=Dedup(…)` are in
         docs/reference/queue.md; `lease` is in seconds; `max_attempts` counts all runs (`max_retries=n` is
-        n+1); `retry` is the back-off; `transactional=True` gives the task a session that commits with its
-        success.
+        n+1); `retry` is the back-off; `soft_time_limit` (seconds) raises SoftTimeLimitExceeded at the task's
+        next checkpoint, `time_limit` fails the attempt from outside; `transactional=True` gives the task a
+        session that commits with its success.
 
         Raises UnknownOption for what cannot be honoured, ValueError for a bad name, value or a name taken
         twice.

@@ -56,6 +56,7 @@ class Attempts:
         """Call the task. Raises nothing that the task raises."""
         task = self._app[held.claim.task]
         started = time.monotonic()
+        held.begin(task.options.soft_time_limit, task.options.time_limit)
         verdict, error = self._call(task, held)
         held.settling = True
         now = time.monotonic()

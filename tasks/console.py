@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Load = Callable[[], App]
 """Returns the app; called by the command that runs, not before."""
 
+seconds = click.FloatRange(min=0.1, max=24 * 3600.0)
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 log_level_option = click.option(
     "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"])

@@ -56,6 +56,9 @@ class Holding(Protocol):
     def extend(self) -> None:
         """Extend the lease now; raises ClaimLost."""
 
+    def check_soft_limit(self) -> None:
+        """Raise SoftTimeLimitExceeded, once, when the soft limit is over."""
+
     def save_progress(self, progress: Mapping[str, Any]) -> None:
         """Write the progress of the job; raises ClaimLost."""
 
@@ -117,19 +120,34 @@ class Context:
         twice.
         """
         if self._holding is not None:
+            self._holding.check_soft_limit()
             self._holding.extend()
+
+    def checkpoint(self) -> None:
+        """Raise ClaimLost when the claim is known to be lost, SoftTimeLimitExceeded over the soft limit.
+
+        Asks no database: cheap enough for an inner loop. `heartbeat`, `progress` and `cancelled` are
+        checkpoints of the soft limit too.
+        """
+        if self.cancelled() and self._holding is not None:
+            raise ClaimLost(self._holding.job_id)
 
     def progress(self, done: int, total: int | None = None, text: str = "") -> None:
         """Show how far the job is, in a transaction of its own, at once visible. Raises ClaimLost."""
         if self._holding is not None:
+            self._holding.check_soft_limit()
             self._holding.save_progress({"done": done, "total": total, "text": text})
 
     def cancelled(self) -> bool:
-        """True once the database has taken the claim away: lost to the sweep, or given back by a stopping worker.
+        """True once the claim is gone: cancelled, over its time limit, swept, or given back by a stopping worker.
 
-        Whatever the task does after that, its result and the writes of its session are refused.
+        The heartbeat learns it within a third of the lease. Whatever the task does after that, its result and
+        the writes of its session are refused.
         """
-        return self._holding is not None and self._holding.lost
+        if self._holding is None:
+            return False
+        self._holding.check_soft_limit()
+        return self._holding.lost
 
     def retry(self, *, exc: BaseException | None = None, countdown: float | None = None, **options: Any) -> NoReturn:
         """End this attempt as failed and run again after `countdown` seconds (None: the task's own back-off).

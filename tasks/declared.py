@@ -14,6 +14,7 @@ from tasks.options import (
     PRIORITY_MAX,
     PRIORITY_MIN,
     TIER_MAX,
+    TIME_LIMIT_MAX,
     check_name,
     check_number,
 )
@@ -52,6 +53,8 @@ class Options(TypedDict, total=False):
     max_retries: int | None
     retry: Policy
     transactional: bool
+    soft_time_limit: float | None
+    time_limit: float | None
     autoretry_for: tuple[type[BaseException], ...]
     dont_retry_for: tuple[type[BaseException], ...]
 
@@ -61,7 +64,7 @@ TASK_OPTIONS = ("bind", *Options.__annotations__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """How the jobs of a task are queued and tried. `lease` and `tier` are in seconds."""
+    """How the jobs of a task are queued and tried. `lease`, `tier` and the time limits are in seconds."""
 
     retry: Policy
     bind: bool = False
@@ -74,6 +77,8 @@ class TaskOptions:
     expires: float | None = None
     max_attempts: int = 5
     transactional: bool = False
+    soft_time_limit: float | None = None
+    time_limit: float | None = None
     autoretry_for: tuple[type[BaseException], ...] = (Exception,)
     dont_retry_for: tuple[type[BaseException], ...] = ()
 
@@ -84,6 +89,9 @@ class TaskOptions:
         check_number("tier", self.tier, 0, TIER_MAX, whole=True)
         check_number("lease", self.lease, LEASE_SECONDS_MIN, LEASE_SECONDS_MAX)
         check_number("max_attempts", self.max_attempts, 1, ATTEMPTS_MAX, whole=True)
+        for limit in ("soft_time_limit", "time_limit"):
+            if getattr(self, limit) is not None:
+                check_number(limit, getattr(self, limit), 0.001, TIME_LIMIT_MAX)
         if self.expires is not None:
             check_number("expires", self.expires, 0, SECONDS_MAX)
         if not callable(getattr(self.retry, "delays", None)):

@@ -11,7 +11,9 @@ TaskError
 ├── DuplicateJob   a job with this key (mode `reject`) or this id is there already
 ├── PayloadError   data that cannot be stored or breaks a rule; names the field
 ├── UnknownOption  an option that nobody knows; never ignored
-└── NotConfigured  the app has no database or no current session
+├── NotConfigured  the app has no database or no current session
+├── SoftTimeLimitExceeded  raised in a task at its next checkpoint; it may tidy up and end
+└── TimeLimitExceeded      the attempt was abandoned; only ever seen as an error code
 
 Steering (raised by a task, caught by the worker)
 ├── Retry          again later, counts as a failed attempt
@@ -122,6 +124,14 @@ class UnknownOption(TaskError, TypeError):
 
 class NotConfigured(TaskError):
     """The app has not been told its database or its current session."""
+
+
+class SoftTimeLimitExceeded(TaskError):
+    """The task has run longer than its `soft_time_limit`. Raised in it once, at a checkpoint."""
+
+
+class TimeLimitExceeded(TaskError):
+    """The task has run longer than its `time_limit`: its attempt has failed, whatever its thread does."""
 
 
 class Steering(Exception):

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tasks import queue
-from tasks.errors import ClaimLost, JobNotFound, JobTerminal
+from tasks.errors import ClaimLost, JobNotFound, JobTerminal, SoftTimeLimitExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,8 +32,12 @@ class Held:
         self.now = now
         self.settling = False
         self.lost = False
+        self.abandoned_at: float | None = None
+        """When the attempt was failed for its time limit, on the monotonic clock."""
         self._pool = pool
         self._extended_at = asked_at
+        self._soft_until: float | None = None
+        self._until: float | None = None
 
     @property
     def ref(self) -> Ref:
@@ -54,6 +58,27 @@ class Held:
     def lease_is_over(self) -> bool:
         """True when the lease has certainly run out on the database's clock."""
         return time.monotonic() >= self._extended_at + self.claim.lease_seconds
+
+    def begin(self, soft_time_limit: float | None, time_limit: float | None) -> None:
+        """Note that the task starts now, with these limits in seconds."""
+        now = time.monotonic()
+        self._soft_until = None if soft_time_limit is None else now + soft_time_limit
+        self._until = None if time_limit is None else now + time_limit
+
+    def is_overdue(self, now: float) -> bool:
+        """True while the task runs and its time limit is over at `now`, on the monotonic clock."""
+        return self._until is not None and now > self._until and not self.lost and not self.settling
+
+    def abandon(self) -> None:
+        """Note that the database has failed this attempt for its time limit."""
+        self.lost = True
+        self.abandoned_at = time.monotonic()
+
+    def check_soft_limit(self) -> None:
+        """Raise SoftTimeLimitExceeded, once."""
+        if self._soft_until is not None and time.monotonic() > self._soft_until:
+            self._soft_until = None
+            raise SoftTimeLimitExceeded("the task has run longer than its soft_time_limit")
 
     def extended(self, asked_at: float) -> None:
         """Note that the database has extended the lease; `asked_at` is from before it was asked."""

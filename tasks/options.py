@@ -21,7 +21,9 @@ LEASE_SECONDS_MIN = 1.0
 LEASE_SECONDS_MAX = 24 * 3600.0
 ATTEMPTS_MAX = 1000
 TIER_MAX = 3600
+TIME_LIMIT_MAX = 30 * 24 * 3600.0
 CONCURRENCY_MAX = 256
+PROCESSES_MAX = 64
 GRACE_SECONDS = 25.0
 """What running tasks have to end in; below the 30 seconds after which most platforms send SIGKILL."""
 PRIORITY_MIN, PRIORITY_MAX = -32768, 32767
@@ -39,8 +41,8 @@ REFUSED: Mapping[str, str] = {
     "typing": "arguments are always checked against the signature",
     "track_started": "every start is recorded",
     "ignore_result": "results are kept with the job; return None where there is none",
-    "time_limit": "running tasks are not interrupted; let the task look at self.cancelled()",
-    "soft_time_limit": "running tasks are not interrupted; let the task look at self.cancelled()",
+    "time_limit": "declare it with the task, @app.task(time_limit=…)",
+    "soft_time_limit": "declare it with the task, @app.task(soft_time_limit=…)",
     "rate_limit": "there is no rate limit; give the task a queue and a worker of its own",
     "default_retry_delay": "say retry=Fixed(seconds)",
     "retry_backoff": "say retry=Exponential(base=…, cap=…)",

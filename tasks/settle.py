@@ -84,7 +84,7 @@ class Settler:
                     outcomes[place] = "succeeded"
                 continue
             try:
-                outcomes[place] = _write(conn, ended.held, ended.verdict)
+                outcomes[place] = write(conn, ended.held, ended.verdict)
             except (*REFUSED, PayloadError):
                 continue
         return outcomes
@@ -131,10 +131,11 @@ class Settler:
             log.warning("job_id=%s claim lost, all of it rolled back: %s", held.claim.job_id, verdict.reason)
             return "lost"
         with self._pool.transaction() as conn:
-            return _write(conn, held, verdict)
+            return write(conn, held, verdict)
 
 
-def _write(conn: Conn, held: Held, verdict: Verdict) -> str:
+def write(conn: Conn, held: Held, verdict: Verdict) -> str:
+    """Write one verdict in the transaction of `conn`; return its outcome. Raises ClaimLost and its kind."""
     match verdict:
         case Succeeded(result):
             queue.finish_job(conn, held.ref, result, now=held.now)

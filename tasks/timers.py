@@ -6,7 +6,9 @@ Wiring only: each thing that is called has its own bound and can be called by a 
 from __future__ import annotations
 
 import logging
+import os
 import random
+import signal
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -79,6 +81,7 @@ class Timers:
     ) -> None:
         self.worker = worker
         self._pace = Pace(poll)
+        self._told = False
         self._listener = Listener(worker.app.database_url, worker.queues, self._ring) if listen else None
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
@@ -126,6 +129,11 @@ class Timers:
 
     def _beat(self) -> None:
         self.worker.beat(due_only=True)
+        self.worker.limit()
+        if self.worker.spent and not self._told:
+            # As if from outside: the same way out, with the same grace for the other tasks.
+            self._told = True
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def _sweep(self) -> None:
         counts = self.worker.sweep()

@@ -15,6 +15,7 @@ from tasks import sweep as sweeping
 from tasks.flow import Flow
 from tasks.identity import new_worker_id, worker_info
 from tasks.job import SweepCounts
+from tasks.limits import Limits
 from tasks.options import CONCURRENCY_MAX, GRACE_SECONDS, check_name, check_number
 from tasks.periodic import Scheduler
 from tasks.pool import DATABASE_AWAY, Pool
@@ -64,6 +65,7 @@ class Worker:
         self._pool = Pool(app.database_url, concurrency + OTHER_CONNECTIONS, self.worker_id, pooled=pooled)
         self._hurry = threading.Event()
         self._flow = Flow(app, self._pool, self.worker_id, self.queues, concurrency, self._hurry)
+        self._limits = Limits(app, self._pool)
         self._scheduler = Scheduler(app)
         self._registered = False
 
@@ -128,6 +130,17 @@ class Worker:
                 log.warning("job_id=%s claim lost while its task runs", held.claim.job_id)
         return lost
 
+    def limit(self) -> None:
+        """Fail the attempts that run longer than their time limit. Raises the database's errors."""
+        with self._flow.changed:
+            held = list(self._flow.held.values())
+        self._limits.look(held)
+
+    @property
+    def spent(self) -> bool:
+        """True once a thread goes on after its attempt was abandoned: stop, and start another process."""
+        return self._limits.spent.is_set()
+
     def sweep(self, *, now: datetime | None = None) -> SweepCounts:
         """Take back every claim whose lease is over, of any worker."""
         with self._pool.transaction() as conn:
@@ -164,7 +177,10 @@ class Worker:
         released = flow.stop()
         until = time.monotonic() + (self.grace if grace is None else grace)
         with flow.changed:
-            while flow.held and not self._hurry.is_set() and time.monotonic() < until:
+            # Those that have lost their claim can write nothing: there is nothing to wait for.
+            while not all(held.lost for held in flow.held.values()) and not self._hurry.is_set():
+                if time.monotonic() >= until:
+                    break
                 flow.changed.wait(min(0.1, max(0.0, until - time.monotonic())))
             left = [held for held in flow.held.values() if not held.lost]
         self._hurry.set()

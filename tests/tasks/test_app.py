@@ -84,7 +84,6 @@ def test_bad_option_value_is_refused_naming_the_option(app: tasks.App, options: 
         ("acks_late", False, "acknowledged when it has ended"),
         ("serializer", "pickle", "JSON"),
         ("link", None, "chain"),
-        ("time_limit", 10, "not interrupted"),
         ("rate_limit", "10/m", "no rate limit"),
         ("retry_backoff", True, "Exponential"),
         ("nonsense", 1, "known are autoretry_for, bind"),

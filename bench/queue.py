@@ -1,0 +1,213 @@
+"""The queue beside two raw psycopg loops in the same run, on a Postgres of its own with full durability.
+
+`make bench` runs it; `python -m bench.queue --quick` takes a minute. Prints one JSON line for each measurement: the
+median of the runs, and `own` and `bare`, its ratio to the raw loop with our own statements and to the loop on a bare
+table (see bench/raw.py). CPU is that of the workers and of all processes of the server.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from bench import claims, database, raw
+from bench.database import ROOT, Connection, counters
+from bench.processes import use_of
+from tasks import operate, queue
+from tasks.job import NewJob
+
+RUNS = 3
+WAIT_SECONDS = 120
+
+
+class Bench:
+    """One server, one connection to it, and worker processes on it."""
+
+    def __init__(self, url: str, conn: Connection, *, quick: bool) -> None:
+        self.url = url
+        self.conn = conn
+        self.quick = quick
+        self.server = database.server_pid(conn)
+
+    def size(self, full: int) -> int:
+        """Number of jobs: a fifth for a quick run."""
+        return full // 5 if self.quick else full
+
+    @contextmanager
+    def workers(self, count: int, *options: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+        """Worker processes that are at work; what they log is thrown away, but written."""
+        command = [sys.executable, "-m", "tasks", "--app", "bench.noop:app", "worker", *options]
+        with Path(os.devnull).open("wb") as log:
+            started = [
+                subprocess.Popen(command, cwd=ROOT, env={**os.environ, "DATABASE_URL": self.url}, stderr=log)
+                for _ in range(count)
+            ]
+            try:
+                self.until("SELECT count(*) >= %s FROM tasks.worker", count)
+                yield started
+            finally:
+                for process in started:
+                    process.terminate()
+                for process in started:
+                    process.wait(WAIT_SECONDS)
+
+    def until(self, query: str, *params: object) -> None:
+        """Wait until the query says true."""
+        end = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < end:
+            row = self.conn.execute(query.encode(), params).fetchone()
+            self.conn.commit()
+            if row == (True,):
+                return
+            time.sleep(0.1)
+        raise SystemExit(f"waited in vain for {query} {params}")
+
+
+def report(what: str, **figures: Any) -> None:
+    """Print one line."""
+    rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in figures.items()}
+    print(json.dumps({"what": what, **rounded}), flush=True)
+
+
+def rate(jobs: int, call: Callable[[], object]) -> float:
+    """Jobs a second."""
+    began = time.monotonic()
+    call()
+    return jobs / (time.monotonic() - began)
+
+
+def bench_enqueue(bench: Bench) -> None:
+    """One job a commit, and a thousand."""
+    conn, one, many = bench.conn, bench.size(500), bench.size(20_000)
+
+    def enqueue_one_by_one() -> None:
+        for number in range(one):
+            queue.enqueue_job(conn, NewJob("noop", {"args": [number], "kwargs": {}}))
+            conn.commit()
+
+    def enqueue_bulk() -> None:
+        for begin in range(0, many, 1000):
+            jobs = [NewJob("noop", {"args": [number], "kwargs": {}}) for number in range(begin, begin + 1000)]
+            queue.enqueue_jobs(conn, jobs)
+            conn.commit()
+
+    pairs: dict[str, tuple[int, Callable[[], object], Callable[[], object]]] = {
+        "enqueue_one_by_one": (one, enqueue_one_by_one, lambda: [raw.insert_one(conn, n) for n in range(one)]),
+        "enqueue_bulk": (
+            many,
+            enqueue_bulk,
+            lambda: [raw.insert_many(conn, range(n, n + 1000)) for n in range(0, many, 1000)],
+        ),
+    }
+    for what, (jobs, ours, bare) in pairs.items():
+        rates = []
+        for _ in range(RUNS):
+            database.bare_rows(conn, 0)
+            rates.append((rate(jobs, ours), rate(jobs, bare)))
+            database.empty(conn)
+        mine, theirs = (statistics.median(column) for column in zip(*rates, strict=True))
+        report(what, jobs=jobs, runs=RUNS, per_second=mine, bare_per_second=theirs, bare=mine / theirs)
+
+
+def bench_drain(bench: Bench) -> None:
+    """No-op jobs with one and two worker processes, and with one while a snapshot is held open."""
+    jobs = bench.size(20_000)
+    found: dict[str, list[float]] = {"own": [], "bare": []}
+    for _ in range(RUNS):
+        database.fill(bench.conn, jobs)
+        found["own"].append(_own_once(bench, jobs))
+        database.empty(bench.conn)
+        database.bare_rows(bench.conn, jobs)
+        found["bare"].append(rate(jobs, lambda: raw.bare_drain(bench.conn)))
+        for processes in (1, 2):
+            _drain_once(bench, jobs, processes, found.setdefault(f"drain_{processes}", []))
+            database.empty(bench.conn)
+        with psycopg.connect(bench.url) as holder:
+            holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            holder.execute("SELECT pg_current_xact_id(), count(*) FROM tasks.job")
+            _drain_once(bench, jobs, 1, found.setdefault("drain_1_snapshot_held", []))
+        database.empty(bench.conn)
+    medians = {what: statistics.median(rates) for what, rates in found.items()}
+    for what in ("drain_1", "drain_2", "drain_1_snapshot_held"):
+        own, bare = medians[what] / medians["own"], medians[what] / medians["bare"]
+        report(what, jobs=jobs, runs=RUNS, per_second=medians[what], own=own, bare=bare)
+    report("raw_loops", jobs=jobs, own_per_second=medians["own"], bare_per_second=medians["bare"])
+
+
+def _own_once(bench: Bench, jobs: int) -> float:
+    """Drain with our own statements alone."""
+    before, used = counters(bench.conn, bench.server), time.process_time()
+    per_second = rate(jobs, lambda: raw.own_drain(bench.conn))
+    used = time.process_time() - used
+    after = counters(bench.conn, bench.server)
+    report(
+        "own_loop_run",
+        per_second=per_second,
+        client_cpu_s_per_1000=used / jobs * 1000,
+        server_cpu_s_per_1000=(after.cpu_seconds - before.cpu_seconds) / jobs * 1000,
+        commits_per_job=(after.commits - before.commits) / jobs,
+        wal_bytes_per_job=(after.wal_bytes - before.wal_bytes) / jobs,
+    )
+    return per_second
+
+
+def _drain_once(bench: Bench, jobs: int, processes: int, rates: list[float]) -> None:
+    """Let workers that are up begin at one moment; the rate is from the first claim to the last end."""
+    conn = bench.conn
+    operate.pause_queue(conn, "default")
+    conn.commit()
+    database.fill(conn, jobs)
+    with bench.workers(processes, "--poll", "0.2") as workers:
+        time.sleep(1.5)  # the workers' own start is over, and the server has reported it
+        before, used = counters(conn, bench.server), [use_of(worker.pid) for worker in workers]
+        operate.resume_queue(conn, "default")
+        conn.commit()
+        bench.until("SELECT count(*) = 0 FROM tasks.job WHERE finished_at IS NULL")
+        time.sleep(1.5)
+        after, now = counters(conn, bench.server), [use_of(worker.pid) for worker in workers]
+    (seconds,) = conn.execute(
+        "SELECT extract(epoch FROM max(ended_at) - min(claimed_at))::float8 FROM tasks.attempt"
+    ).fetchone() or (0.0,)
+    rates.append(jobs / seconds)
+    worker_cpu = sum(end.cpu_seconds - begin.cpu_seconds for end, begin in zip(now, used, strict=True))
+    report(
+        "drain_run",
+        processes=processes,
+        per_second=rates[-1],
+        worker_cpu_s_per_1000=worker_cpu / jobs * 1000,
+        server_cpu_s_per_1000=(after.cpu_seconds - before.cpu_seconds) / jobs * 1000,
+        commits_per_job=(after.commits - before.commits) / jobs,
+        wal_bytes_per_job=(after.wal_bytes - before.wal_bytes) / jobs,
+        fsyncs_per_job=(after.fsyncs - before.fsyncs) / jobs,
+        peak_rss_mb=max(use.peak_mb for use in now),
+    )
+
+
+def main(arguments: list[str]) -> None:
+    """Measure everything, or only what is named: enqueue drain pickup walls recovery."""
+    parts: dict[str, Callable[[Bench], None]] = {
+        "enqueue": bench_enqueue,
+        "drain": bench_drain,
+        "pickup": claims.bench_pickup,
+        "walls": claims.bench_walls,
+        "recovery": claims.bench_recovery,
+    }
+    names = [name for name in arguments if name != "--quick"] or list(parts)
+    with database.new_server() as url, psycopg.connect(url) as conn:
+        bench = Bench(url, conn, quick="--quick" in arguments)
+        for name in names:
+            parts[name](bench)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

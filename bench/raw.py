@@ -1,0 +1,86 @@
+"""The two raw loops beside which the worker is measured, each on one psycopg connection, without a worker.
+
+`own_drain`: our own claim and finish statements in batches of 100. `bare_drain`: claim 100 and delete 100 on a table
+with nothing but an id, a number and a payload: no tokens, no history, no leases.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import psycopg
+
+from bench.database import Connection
+from tasks import queue
+from tasks.ids import new_job_id
+
+BATCH = 100
+
+
+def own_drain(conn: Connection) -> int:
+    """Claim and finish until nothing is left. Returns the number of jobs."""
+    jobs = 0
+    while claims := queue.claim_jobs(conn, worker="raw", tasks=["noop"], queues=["default"], limit=BATCH):
+        conn.commit()
+        queue.finish_jobs(conn, [(claim.ref, None) for claim in claims])
+        conn.commit()
+        jobs += len(claims)
+    conn.commit()
+    return jobs
+
+
+def bare_drain(conn: Connection) -> int:
+    """Claim and delete until nothing is left. Returns the number of rows."""
+    jobs = 0
+    while rows := conn.execute(
+        "SELECT id, payload FROM bare ORDER BY seq LIMIT %s FOR UPDATE SKIP LOCKED", (BATCH,)
+    ).fetchall():
+        conn.execute("DELETE FROM bare WHERE id = ANY (%s)", ([row[0] for row in rows],))
+        conn.commit()
+        jobs += len(rows)
+    conn.commit()
+    return jobs
+
+
+def insert_one(conn: Connection, number: int) -> None:
+    """One row, one commit."""
+    conn.execute("INSERT INTO bare (id, payload) VALUES (%s, %s)", (new_job_id(), f'{{"args": [{number}]}}'))
+    conn.commit()
+
+
+def insert_many(conn: Connection, numbers: range) -> None:
+    """Many rows in one statement, one commit."""
+    ids = [new_job_id() for _ in numbers]
+    payloads = [f'{{"args": [{number}]}}' for number in numbers]
+    conn.execute(
+        "INSERT INTO bare (id, payload) SELECT i, p::jsonb FROM unnest(%s::uuid[], %s::text[]) AS g (i, p)",
+        (ids, payloads),
+    )
+    conn.commit()
+
+
+class BareListener(threading.Thread):
+    """NOTIFY, claim, start: what a pickup costs at least. `started` holds the monotonic ns of each start."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(daemon=True)
+        self._url = url
+        self.listening = threading.Event()
+        self.ran = threading.Semaphore(0)
+        self.started: list[int] = []
+        self.stopping = False
+
+    def run(self) -> None:
+        """Listen on one connection, claim on another."""
+        with psycopg.connect(self._url, autocommit=True) as ears, psycopg.connect(self._url) as conn:
+            ears.execute("LISTEN tasks")
+            self.listening.set()
+            while not self.stopping:
+                for _ in ears.notifies(timeout=0.5, stop_after=1):
+                    claims = queue.claim_jobs(conn, worker="raw", tasks=["started"], queues=["default"], limit=1)
+                    conn.commit()
+                    self.started.append(time.monotonic_ns())
+                    queue.finish_jobs(conn, [(claim.ref, None) for claim in claims])
+                    conn.commit()
+                    self.ran.release()
