@@ -79,7 +79,7 @@ def _show(load: Load) -> click.Command:
 
 
 def _why(load: Load) -> click.Command:
-    @click.command("why")
+    @click.command("why", short_help="Say why a job does not run.")
     @job_argument
     @as_json_option
     def why(job_id: UUID, as_json: bool) -> None:

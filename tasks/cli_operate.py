@@ -108,7 +108,7 @@ def _purge(load: Load) -> click.Command:
     @click.option(
         "--keep",
         multiple=True,
-        type=(click.Choice(sorted(TERMINAL)), Age()),
+        type=(click.Choice(sorted(str(status) for status in TERMINAL)), Age()),
         metavar="STATUS AGE",
         help=f"How long jobs of a status are kept after their end; repeatable. Others stay. [{kept}]",
     )

@@ -24,7 +24,7 @@ YEAR_MIN, YEAR_MAX = 1971, 2999
 def schedules_command(load: Load) -> click.Command:
     """Make the command `schedules`."""
 
-    @click.command("schedules")
+    @click.command("schedules", short_help="List what runs periodically, and when.")
     @click.option(
         "--year",
         type=click.IntRange(YEAR_MIN, YEAR_MAX),

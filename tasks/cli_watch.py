@@ -10,7 +10,7 @@ import click
 from tasks import queue
 from tasks.console import Load, as_json_option, connection
 from tasks.states import Status
-from tasks.watch import recent_jobs
+from tasks.watch import OVERLAP, recent_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def watch_commands(load: Load) -> list[click.Command]:
 
 
 def _stats(load: Load) -> click.Command:
-    @click.command("stats")
+    @click.command("stats", short_help="Count the jobs of each status, and what waits too long.")
     @as_json_option
     def stats(as_json: bool) -> None:
         """Count the jobs of each status, and what waits that should not.
@@ -50,13 +50,14 @@ def _stats(load: Load) -> click.Command:
         if as_json:
             render.print_json(found)
         else:
-            render.print_facts({**found.pop("counts"), **found})
+            counts = found.pop("counts")
+            render.print_facts({**{str(status): counts.get(status, 0) for status in Status}, **found})
 
     return stats
 
 
 def _tail(load: Load) -> click.Command:
-    @click.command("tail")
+    @click.command("tail", short_help="Follow all jobs, or one to its end.")
     @click.argument("job_id", metavar="[JOB]", type=click.UUID, required=False)
     @pause_option
     @as_json_option
@@ -80,13 +81,16 @@ def _tail(load: Load) -> click.Command:
 def _looks(conn: Conn, every: float, job_id: UUID | None) -> Iterator[Job]:
     """Jobs as they are found, look by look; with `job_id` until its end."""
     since: datetime | None = None
+    started: datetime | None = None
     running: list[UUID] = []
     while True:
         if job_id is not None:
             found = [queue.get_job(conn, job_id)]
         else:
             # Those that ran a moment ago are looked up by name: one that goes back to the queue ends nowhere.
-            found, since = recent_jobs(conn, since=since, watched=running, limit=LOOK_MAX)
+            found, now = recent_jobs(conn, since=since, watched=running, limit=LOOK_MAX)
+            started = started or now
+            since = max(started, now - OVERLAP)
             running = [job.job_id for job in found if job.status == Status.RUNNING]
         yield from found
         if job_id is not None and found[0].terminal:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 OVERLAP = timedelta(seconds=5)
-"""How far each look goes back behind the last: a transaction is seen later than the times that it wrote."""
+"""How far a look should go back behind the one before: a transaction is seen later than the times that it wrote."""
 
 
 def recent_jobs(
@@ -23,14 +23,14 @@ def recent_jobs(
 ) -> tuple[list[Job], datetime]:
     """Read the jobs that run, those that ended after `since`, and the `watched` ones, at most `limit` of each.
 
-    Returns them by the time of what happened last, and the `since` for the next look; None: from now on.
+    Returns them by the time of what happened last, and the database's time; `since` None: from now on.
     """
     with cursor(conn, tuple_row) as cur:
         ((now,),) = cur.execute(statement("read_clock")).fetchall()
     params = {"since": since or now, "watched": list(watched), "limit": limit}
     with cursor(conn, class_row(Job)) as cur:
         found = cur.execute(statement("recent_jobs"), params).fetchall()
-    return sorted(found, key=_last_time), now - OVERLAP
+    return sorted(found, key=_last_time), now
 
 
 def _last_time(job: Job) -> datetime:
