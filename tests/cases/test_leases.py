@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -14,6 +16,7 @@ from tasks.job import SweepCounts, WorkerInfo
 from tasks.operate import prune_jobs
 from tasks.sweep import sweep
 from tasks.testing import check_invariants, drain
+from tasks.timers import Timers
 from tests.tasks.rows import at, claim, claim_one, endings, enqueue, enqueue_and_claim, everything, status_of
 from tests.tasks.running import WAIT_SECONDS, Stop, in_thread, job_row, later, make_app, wait_until_idle
 
@@ -98,6 +101,51 @@ def test_a_failure_that_collides_with_its_successor_ends_the_run_and_not_the_wor
     assert (row["status"], row["attempt_count"], row["claim_token"]) == ("cancelled", 1, None)
     assert endings(committed_db, first) == ["FAILED"]
     check_invariants(committed_db)
+
+
+@pytest.mark.slow
+def test_claims_that_wait_for_a_slot_do_not_expire(database_url: str, committed_db: Db) -> None:
+    """Case 8: ten short jobs turn out to be long, one slot, six tenths of the lease each, and somebody else sweeps."""
+    app, slow, ran, held = make_app(database_url, committed_db), threading.Event(), [], []
+
+    @app.task("step", lease=1, max_attempts=2)
+    def step(number: int) -> None:
+        if slow.is_set():
+            ran.append(number)
+            held.append(worker.held)
+            threading.Event().wait(0.6)
+
+    for number in range(300):
+        step.delay(number)
+    committed_db.commit()
+    with tasks.Worker(app, concurrency=1) as worker, tasks.Worker(app) as other:
+        timers = Timers(worker)
+        timers.start()
+        _sweep_until_done(other, committed_db)
+        slow.set()
+        jobs = [step.delay(number).id for number in range(10)]
+        committed_db.commit()
+        _sweep_until_done(other, committed_db)
+        timers.stop()
+    assert ran == list(range(10))
+    assert max(held) > 1, "none was claimed ahead"
+    for job_id in jobs:
+        assert set(endings(committed_db, job_id)) <= {"RELEASED", "SUCCEEDED"}
+        assert job_row(committed_db, job_id)["attempt_count"] == 1
+    check_invariants(committed_db)
+
+
+def _sweep_until_done(sweeper: tasks.Worker, conn: Db) -> None:
+    """Sweep until no job is left; nothing may be taken back."""
+    deadline = time.monotonic() + 60
+    while True:
+        assert time.monotonic() < deadline
+        assert sweeper.sweep().requeued == 0
+        left = conn.execute("SELECT count(*) FROM tasks.job WHERE finished_at IS NULL").fetchone()
+        conn.execute("SELECT pg_sleep(0.05)")
+        conn.rollback()
+        if left == (0,):
+            return
 
 
 def test_a_worker_of_the_name_of_a_dead_one_owns_none_of_its_jobs(database_url: str, committed_db: Db) -> None:
