@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from psycopg.rows import tuple_row
-
 from tasks import queue
-from tasks.db import cursor, statement
+from tasks.verify import verify
 from tasks.worker import Worker
 
 if TYPE_CHECKING:
@@ -51,12 +49,7 @@ def enqueued(conn: Conn, task: str | None = None, *, scope: str | None = None) -
 def check_invariants(conn: Conn) -> None:
     """Raise AssertionError naming the jobs whose rows contradict what the queue promises.
 
-    For each job: its attempts are numbered 1, 2, 3 … as often as it was claimed; those not released are the
-    charged ones; one is open, the holder's, while it runs, and none else; none began before the last had
-    ended; it succeeded exactly if its last attempt did, and that one began after the last request that was
-    joined to it. No attempt is without its job. What a CHECK or a unique index refuses is not looked for.
+    What that is, says `tasks.verify.verify`.
     """
-    with cursor(conn, tuple_row) as cur:
-        broken = cur.execute(statement("find_violations")).fetchall()
-    if broken:
-        raise AssertionError("; ".join(f"job {job_id}: {rule}" for job_id, rule in broken))
+    if broken := verify(conn):
+        raise AssertionError("; ".join(f"job {one.job_id}: {one.rule}" for one in broken))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg.rows import dict_row
 
-from tasks.db import Conn, cursor, statement
+from tasks.db import Conn, cursor, rows, statement
+from tasks.operate import operations_of
 from tasks.payload import check_instant
 from tasks.queue import LIVE_SECONDS, attempts_of, get_job
 from tasks.states import Ending, Status
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tasks.job import Attempt, Job
+
+AHEAD_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +38,10 @@ class Reason:
 def why(conn: Conn, job_id: UUID, *, now: datetime | None = None) -> list[Reason]:
     """Explain a job.
 
-    Rules: NOT_DUE, GATE_SHUT, BUDGET_SPENT, TASK_UNKNOWN, QUEUE_UNSERVED for a waiting job, LEASED or
-    LEASE_OVER for a running one; SUCCEEDED, NOT_RETRYABLE, BUDGET_SPENT, POSTPONED_TOO_OFTEN, SUPERSEDED,
-    CANCELLED or QUARANTINED for one at an end. Raises JobNotFound.
+    Rules: EXPIRED, NOT_DUE, QUEUE_PAUSED, GATE_SHUT, PARENT_WAITS, PARENT_FAILED, LIMIT_REACHED, BUDGET_SPENT,
+    TASK_UNKNOWN, QUEUE_UNSERVED, PARKED for a waiting job, LEASED or LEASE_OVER for a running one; SUCCEEDED,
+    NOT_RETRYABLE, BUDGET_SPENT, POSTPONED_TOO_OFTEN, SUPERSEDED, EXPIRED, PARENT_FAILED, CANCELLED, QUARANTINED or
+    SET_ASIDE for one at an end. Raises JobNotFound.
     """
     job = get_job(conn, job_id)
     params = {"job_id": job_id, "now": check_instant("now", now), "live": LIVE_SECONDS}
@@ -45,7 +49,16 @@ def why(conn: Conn, job_id: UUID, *, now: datetime | None = None) -> list[Reason
         return list(_waiting(conn, job, params))
     if job.status == Status.RUNNING:
         return list(_running(conn, job, params))
-    return [_ended(job, attempts_of(conn, job_id))]
+    return [_ended(conn, job)]
+
+
+def jobs_ahead(conn: Conn, job_id: UUID, *, now: datetime | None = None) -> int:
+    """Count the due jobs of its queue that a claim comes to before this pending job, up to 10,000.
+
+    Some of them may turn out to be shut; jobs that are known to be shut do not count. 0 for a job that is not pending.
+    """
+    params = {"job_id": job_id, "limit": AHEAD_MAX, "now": check_instant("now", now)}
+    return int(rows(conn, "count_ahead", params)[0][0])
 
 
 def _row(conn: Conn, name: str, params: dict[str, Any]) -> dict[str, Any] | None:
@@ -58,10 +71,28 @@ def _waiting(conn: Conn, job: Job, params: dict[str, Any]) -> Iterator[Reason]:
     if row is None:
         yield from why(conn, job.job_id, now=params["now"])
         return
+    reasons = [*_not_now(job, row), *_shut(conn, job, row, params), *_unserved(job, row)]
+    if not reasons and job.lane == "parked":
+        sentence = "what held it is gone, but it has not been told yet; the next sweep frees it"
+        reasons.append(Reason("PARKED", sentence, {"parked_on": job.parked_on and str(job.parked_on)}))
+    yield from reasons
+
+
+def _not_now(job: Job, row: dict[str, Any]) -> Iterator[Reason]:
+    if row["expired"] and job.expires_at:
+        sentence = f"it expired at {job.expires_at.isoformat()}; the next sweep cancels it"
+        yield Reason("EXPIRED", sentence, {"expires_at": job.expires_at})
     if not row["due"]:
         again = f", after {job.last_error_code}" if job.last_error_code else ""
         sentence = f"it is due in {_seconds(row['due_in'])}, at {job.available_at.isoformat()}{again}"
         yield Reason("NOT_DUE", sentence, {"available_at": job.available_at, "seconds": row["due_in"]})
+    if row["paused_at"]:
+        because = f": {row['pause_reason']}" if row["pause_reason"] else ""
+        sentence = f"its queue {job.queue} has been paused since {row['paused_at'].isoformat()}{because}"
+        yield Reason("QUEUE_PAUSED", sentence, {"queue": job.queue, "since": row["paused_at"]})
+
+
+def _shut(conn: Conn, job: Job, row: dict[str, Any], params: dict[str, Any]) -> Iterator[Reason]:
     blocker = _row(conn, "list_blockers", params)
     if blocker:
         sentence = (
@@ -70,7 +101,36 @@ def _waiting(conn: Conn, job: Job, params: dict[str, Any]) -> Iterator[Reason]:
         )
         if blocker["blockers"] > 1:
             sentence += f", and {blocker['blockers'] - 1} more"
+        if blocker["passed"]:
+            since = job.created_at.isoformat()
+            sentence += f"; {blocker['passed']} such jobs have come and gone while it has waited, since {since}"
         yield Reason("GATE_SHUT", sentence, {**blocker, "job_id": str(blocker["job_id"])})
+    parent = _row(conn, "list_unmet_parents", params)
+    if parent:
+        yield _parent(job, parent)
+    if job.limit_max is not None and row["running"] >= job.limit_max:
+        sentence = (
+            f"{row['running']} jobs of its limit {job.limit_key} run, {job.limit_max} may; "
+            f"the one that has run longest is {row['runner_id']}"
+        )
+        details = {"limit_key": job.limit_key, "limit_max": job.limit_max, "running": row["running"]}
+        yield Reason("LIMIT_REACHED", sentence, {**details, "job_id": str(row["runner_id"])})
+
+
+def _parent(job: Job, parent: dict[str, Any]) -> Reason:
+    details = {**parent, "parent_id": str(parent["parent_id"]), "on_parent_failure": job.on_parent_failure}
+    more = f", and {parent['parents'] - 1} more" if parent["parents"] > 1 else ""
+    if parent["status"] in (Status.PENDING, Status.RUNNING):
+        state = f"{parent['status']} since {parent['since'].isoformat()}"
+        sentence = f"it waits for its parent {parent['parent_id']} ({parent['task']}), {state}{more}"
+        return Reason("PARENT_WAITS", sentence, details)
+    then = {"cancel": "the next sweep cancels it", "stay": "it stays until the parent is retried and succeeds"}
+    what = f"is {parent['status']} since {parent['since'].isoformat()}" if parent["status"] else "is not there"
+    sentence = f"its parent {parent['parent_id']} {what}{more}; {then[job.on_parent_failure]}"
+    return Reason("PARENT_FAILED", sentence, details)
+
+
+def _unserved(job: Job, row: dict[str, Any]) -> Iterator[Reason]:
     if not row["budget_left"]:
         yield Reason("BUDGET_SPENT", f"all of its {job.attempts_max} attempts are spent", _budget(job))
     if not row["task_known"]:
@@ -102,22 +162,28 @@ def _running(conn: Conn, job: Job, params: dict[str, Any]) -> Iterator[Reason]:
         yield Reason("LEASE_OVER", f"{start}; {over}, {beat}; the next sweep takes it back", details)
 
 
-def _ended(job: Job, attempts: list[Attempt]) -> Reason:
+def _ended(conn: Conn, job: Job) -> Reason:
     at = f"at {job.finished_at.isoformat()}" if job.finished_at else ""
     reported = f"{job.last_error_code}: {job.last_error}"
     details: dict[str, Any] = {**_budget(job), "finished_at": job.finished_at, "error_code": job.last_error_code}
+    if job.status == Status.SUCCEEDED:
+        return Reason("SUCCEEDED", f"it has succeeded {at}, in attempt {job.claim_count}", details)
     if job.status == Status.FAILED:
-        return _failed(job, attempts[-1], at, reported, details)
+        return _failed(job, attempts_of(conn, job.job_id)[-1], at, reported, details)
+    if job.status == Status.QUARANTINED:
+        done = operations_of(conn, job.job_id)
+        if done and done[-1].action == "set_aside":
+            return Reason("SET_ASIDE", f"a person set it aside {at}: {done[-1].reason}", details)
+        return Reason("QUARANTINED", f"its task set it aside {at}: {reported}", details)
     if job.superseded_by:
         details["superseded_by"] = str(job.superseded_by)
         sentence = f"job {job.superseded_by} does the same work; this one was about to go back to the queue {at}"
         return Reason("SUPERSEDED", sentence, details)
-    rule, sentence = {
-        Status.SUCCEEDED: ("SUCCEEDED", f"it has succeeded {at}, in attempt {job.claim_count}"),
-        Status.QUARANTINED: ("QUARANTINED", f"its task set it aside {at}: {reported}"),
-        Status.CANCELLED: ("CANCELLED", f"it was cancelled {at}: {job.cancel_reason}"),
-    }[Status(job.status)]
-    return Reason(rule, sentence, details)
+    if job.cancel_reason == "expired":
+        return Reason("EXPIRED", f"it had expired before it could run, and was cancelled {at}", details)
+    if job.cancel_reason == "parent":
+        return Reason("PARENT_FAILED", f"a parent did not succeed or was not there; it was cancelled {at}", details)
+    return Reason("CANCELLED", f"it was cancelled {at}: {job.cancel_reason}", details)
 
 
 def _failed(job: Job, last: Attempt, at: str, reported: str, details: dict[str, Any]) -> Reason:

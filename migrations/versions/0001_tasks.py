@@ -63,8 +63,7 @@ CREATE TABLE tasks.job (
     -- that nobody has looked at; parked: found shut, by the job `parked_on` or, without one, by its limit.
     lane              text NOT NULL DEFAULT 'ready',
     parked_on         uuid,
-    gated             boolean NOT NULL GENERATED ALWAYS AS (
-        after_tasks <> '{}' OR parent_count > 0 OR limit_key IS NOT NULL) STORED,
+    gated             boolean NOT NULL DEFAULT false,
 
     CONSTRAINT job_status_known CHECK (
         status IN ('pending', 'running', 'succeeded', 'failed', 'cancelled', 'quarantined')),
@@ -93,6 +92,7 @@ CREATE TABLE tasks.job (
     CONSTRAINT job_parents CHECK (parent_count >= 0),
     CONSTRAINT job_parent_policy_known CHECK (on_parent_failure IN ('cancel', 'run', 'stay')),
     CONSTRAINT job_pass_results_known CHECK (pass_results IN ('none', 'first', 'list')),
+    CONSTRAINT job_gated CHECK (gated = (after_tasks <> '{}' OR parent_count > 0 OR limit_key IS NOT NULL)),
     CONSTRAINT job_lane_known CHECK (lane IN ('ready', 'later', 'unchecked', 'parked')),
     CONSTRAINT job_lane_is_of_pending CHECK (status = 'pending' OR lane = 'ready'),
     CONSTRAINT job_parked_on_is_of_parked CHECK (parked_on IS NULL OR lane = 'parked')

@@ -10,19 +10,15 @@ WITH clock AS MATERIALIZED (
     INSERT INTO tasks.job AS j (
         job_id, task, queue, scope, payload, priority, status, after_tasks, created_at, available_at,
         lease_seconds, attempts_max, postpones_max, dedup_key, dedup_mode, coalesced, coalesced_at,
-        expires_at, limit_key, limit_max, parent_count, on_parent_failure, pass_results, lane)
+        expires_at, limit_key, limit_max, parent_count, on_parent_failure, pass_results, gated, lane)
     SELECT
         g.job_id, g.task, g.queue, g.scope, g.payload::jsonb, g.priority, 'pending', g.after_tasks::text[],
         clock.now + make_interval(secs => g.tier), due.available_at,
         g.lease_seconds, g.attempts_max, g.postpones_max, g.dedup_key, g.dedup_mode,
         g.joins, CASE WHEN g.joins > 0 THEN clock.now END,
         GREATEST(g.expires_at, clock.now + make_interval(secs => g.expires)),
-        g.limit_key, g.limit_max, g.parent_count, g.on_parent_failure, g.pass_results,
-        CASE
-            WHEN due.available_at > clock.now THEN 'later'
-            WHEN g.after_tasks <> '{}' OR g.limit_key IS NOT NULL OR g.parent_count > 0 THEN 'unchecked'
-            ELSE 'ready'
-        END
+        g.limit_key, g.limit_max, g.parent_count, g.on_parent_failure, g.pass_results, due.gated,
+        CASE WHEN due.available_at > clock.now THEN 'later' WHEN due.gated THEN 'unchecked' ELSE 'ready' END
     FROM unnest(
             %(job_id)s::uuid[], %(task)s::text[], %(queue)s::text[], %(scope)s::text[], %(payload)s::text[],
             %(priority)s::smallint[], %(tier)s::float8[], %(after_tasks)s::text[], %(available_at)s::timestamptz[],
@@ -39,7 +35,9 @@ WITH clock AS MATERIALIZED (
             parent_count, on_parent_failure, pass_results, place),
         clock,
         LATERAL (
-            SELECT LEAST(g.available_at, clock.now + make_interval(secs => g.countdown)) AS available_at) AS due
+            SELECT
+                LEAST(g.available_at, clock.now + make_interval(secs => g.countdown)) AS available_at,
+                g.after_tasks <> '{}' OR g.limit_key IS NOT NULL OR g.parent_count > 0 AS gated) AS due
     ORDER BY g.place
     ON CONFLICT (task, dedup_key) WHERE status = 'pending' AND dedup_key IS NOT NULL
     DO UPDATE SET

@@ -57,7 +57,7 @@ def test_a_gated_job_names_its_blocker_and_since_when(db: Db) -> None:
     )
     held = claim_one(db, now=5, tasks=[INDEX])
     assert only(db, prebuild, now=6).details == {
-        "job_id": str(index), "task": INDEX, "status": "running", "since": at(5), "blockers": 1,
+        "job_id": str(index), "task": INDEX, "status": "running", "since": at(5), "blockers": 1, "passed": 0,
     }  # fmt: skip
     queue.finish_job(db, held.ref, now=at(6))
     assert why(db, prebuild, now=at(7)) == []

@@ -1,0 +1,106 @@
+"""Bulk enqueue: one statement for thousands, and the same as one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks import queue
+from tasks.errors import DuplicateJob, PayloadError
+from tasks.job import Enqueued
+from tests.tasks.rows import INDEX, at, claim, enqueue_and_claim, new
+
+Db = psycopg.Connection[Any]
+SEEN = (
+    "SELECT task, scope, payload, priority, status, after_tasks, created_at, available_at, attempts_max, postpones_max,"
+    " dedup_key, dedup_mode, coalesced, coalesced_at, expires_at, lane, gated FROM tasks.job ORDER BY seq"
+)
+REQUESTS = st.builds(
+    new,
+    st.sampled_from(["gc", INDEX]),
+    kwargs=st.fixed_dictionaries({"n": st.integers(0, 3)}),
+    priority=st.integers(-1, 1),
+    after_tasks=st.sampled_from([(), (INDEX,), ('a"b\\c', "d,e")]),
+    countdown=st.sampled_from([None, 0.0, 5.0]),
+    attempts_max=st.integers(1, 3),
+    postpones_max=st.integers(0, 2),
+    dedup_key=st.sampled_from([None, "a", "b"]),
+    dedup_mode=st.sampled_from(["join", "join", "once"]),
+    expires=st.sampled_from([None, 7.0, 9.0]),
+)
+
+
+@settings(max_examples=40)
+@given(requests=st.lists(REQUESTS, max_size=8))
+def test_many_at_once_are_what_one_by_one_would_be(database_url: str, requests: list[Any]) -> None:
+    with psycopg.connect(database_url) as conn:
+        single = [queue.enqueue_job(conn, one, now=at(1)) for one in requests]
+        rows = conn.execute(SEEN).fetchall()
+        conn.rollback()
+        bulk = queue.enqueue_jobs(conn, requests, now=at(1))
+        assert conn.execute(SEEN).fetchall() == rows
+        assert [one.outcome for one in bulk] == [one.outcome for one in single]
+        same = {one.job_id: other.job_id for one, other in zip(single, bulk, strict=True)}
+        assert [same[one.job_id] for one in single] == [one.job_id for one in bulk]
+        conn.rollback()
+
+
+def test_thousands_are_claimed_in_the_order_in_which_they_were_given(db: Db) -> None:
+    done = queue.enqueue_jobs(db, [new(kwargs={"n": n}) for n in range(4500)], now=at(0))
+    assert {one.outcome for one in done} == {"inserted"}
+    claimed = claim(db, limit=4500)
+    assert [held.payload["kwargs"]["n"] for held in claimed] == list(range(4500))
+    assert [held.job_id for held in claimed] == [one.job_id for one in done]
+
+
+def test_duplicates_join_within_one_statement_and_with_what_is_there(db: Db) -> None:
+    held = enqueue_and_claim(db, dedup_key="k")
+    queue.fail_job(db, held.ref, code="X", detail="x", retry_delays=[0], now=at(2))
+    done = queue.enqueue_jobs(db, [new(dedup_key="k"), new(dedup_key="k", attempts_max=7), new()], now=at(3))
+    assert done[:2] == [Enqueued(held.job_id, "joined")] * 2
+    job = queue.get_job(db, held.job_id)
+    assert (job.coalesced, job.attempts_max) == (2, 8)
+
+
+def test_a_bad_one_refuses_all_before_any_sql(db: Db) -> None:
+    with pytest.raises(PayloadError) as caught:
+        queue.enqueue_jobs(db, [new(), new(priority=10**6)])
+    assert caught.value.field == "priority"
+    assert queue.list_jobs(db) == []
+
+
+def test_an_id_that_is_taken_is_refused(db: Db) -> None:
+    job_id = uuid4()
+    with pytest.raises(DuplicateJob, match=str(job_id)):
+        queue.enqueue_jobs(db, [new(job_id=job_id), new(job_id=job_id)])
+
+
+def test_nothing_is_nothing(db: Db) -> None:
+    assert queue.enqueue_jobs(db, []) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"expires": -1.0}, "expires"),
+        ({"expires": 1.0, "expires_at": at(1)}, "expires"),
+        ({"expires_at": at(1).replace(tzinfo=None)}, "expires_at"),
+        ({"limit_key": "k"}, "limit_max"),
+        ({"limit_max": 1}, "limit_max"),
+        ({"limit_key": "k", "limit_max": 0}, "limit_max"),
+        ({"limit_key": "k\x00", "limit_max": 1}, "limit_key"),
+        ({"parents": ["no id"]}, "parents"),
+        ({"parents": [uuid4()], "dedup_key": "k"}, "parents"),
+        ({"on_parent_failure": "cry"}, "on_parent_failure"),
+        ({"pass_results": "some"}, "pass_results"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_field(db: Db, options: dict[str, Any], field: str) -> None:
+    with pytest.raises(PayloadError) as caught:
+        queue.enqueue_job(db, new(**options))
+    assert caught.value.field == field
