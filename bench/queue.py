@@ -61,7 +61,7 @@ class Bench:
                 for process in started:
                     process.wait(WAIT_SECONDS)
 
-    def until(self, query: str, *params: object) -> None:
+    def until(self, query: str, *params: object, pause: float = 0.1) -> None:
         """Wait until the query says true."""
         end = time.monotonic() + WAIT_SECONDS
         while time.monotonic() < end:
@@ -69,7 +69,7 @@ class Bench:
             self.conn.commit()
             if row == (True,):
                 return
-            time.sleep(0.1)
+            time.sleep(pause)
         raise SystemExit(f"waited in vain for {query} {params}")
 
 

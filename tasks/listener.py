@@ -7,7 +7,10 @@ the time until the next poll, never a job.
 from __future__ import annotations
 
 import logging
+import os
 import random
+import secrets
+import socket
 import threading
 from typing import TYPE_CHECKING
 
@@ -25,7 +28,10 @@ CHANNEL = "tasks"
 LOOK_SECONDS = 0.5
 """How often the thread looks whether it is to stop."""
 PROBE_SECONDS = 15.0
-"""A connection silent for so long is asked for a sign of life: LISTEN alone does not notice a dead peer."""
+"""After so long a silence the listener notifies itself: LISTEN alone does not notice that it died quietly."""
+ANSWER_SECONDS = 5.0
+"""How long that notification may take to come back."""
+ASK = b"SELECT pg_notify(%s, '')"
 PAUSE_SECONDS_MAX = 5.0
 
 
@@ -52,10 +58,11 @@ class Listener(threading.Thread):
         while not self._stopping.is_set():
             try:
                 with psycopg.connect(self._database_url, autocommit=True, **connect_options()) as conn:
-                    conn.execute(f"LISTEN {CHANNEL}")
+                    own = f"{CHANNEL}_{secrets.token_hex(8)}"
+                    _execute(conn, f"LISTEN {CHANNEL}; LISTEN {own}".encode())
                     pause = 0.1
                     self.listening.set()
-                    self._listen(conn)
+                    self._listen(conn, own)
             except (psycopg.Error, OSError) as error:
                 log.warning("not listening, polling goes on: %s", describe(error))
             finally:
@@ -63,15 +70,34 @@ class Listener(threading.Thread):
             self._stopping.wait(pause * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, no secret
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
-    def _listen(self, conn: psycopg.Connection[tuple[object, ...]]) -> None:
+    def _listen(self, conn: psycopg.Connection[tuple[object, ...]], own: str) -> None:
         # What was announced before the LISTEN was in force is found by one look now.
         self._ring()
-        silent = 0.0
+        silent, asked = 0.0, False
         while not self._stopping.is_set():
-            named = {note.payload for note in conn.notifies(timeout=LOOK_SECONDS, stop_after=1)}
-            silent = 0.0 if named else silent + LOOK_SECONDS
-            if named & self._queues:
+            heard = list(conn.notifies(timeout=LOOK_SECONDS, stop_after=1))
+            silent, asked = (0.0, False) if heard else (silent + LOOK_SECONDS, asked)
+            if any(note.channel == CHANNEL and note.payload in self._queues for note in heard):
                 self._ring()
-            if silent >= PROBE_SECONDS:
-                conn.execute("SELECT 1")
-                silent = 0.0
+            if asked and silent >= ANSWER_SECONDS:
+                raise psycopg.OperationalError("notifications do not arrive: behind a pooler use --no-listen")
+            if not asked and silent >= PROBE_SECONDS:
+                _execute(conn, ASK, (own,))
+                silent, asked = 0.0, True
+
+
+def _execute(conn: psycopg.Connection[tuple[object, ...]], query: bytes, params: tuple[str, ...] | None = None) -> None:
+    """Execute within ANSWER_SECONDS: a server that takes the query and never answers is cut off then."""
+    cutter = threading.Timer(ANSWER_SECONDS, _cut, [conn])
+    cutter.daemon = True
+    cutter.start()
+    try:
+        conn.execute(query, params)
+    finally:
+        cutter.cancel()
+
+
+def _cut(conn: psycopg.Connection[tuple[object, ...]]) -> None:
+    """Make whoever waits for the server see the end of the connection."""
+    with socket.socket(fileno=os.dup(conn.fileno())) as line:
+        line.shutdown(socket.SHUT_RDWR)

@@ -57,9 +57,9 @@ class RunTimes:
 
     def share(self, claims: Sequence[Claim], slots: int) -> int:
         """How many of the claims, from the first on, `slots` may keep: of long tasks one ahead per slot."""
-        load = 0.0
+        load = 0.0  # in moments of AHEAD_SECONDS
         for place, claim in enumerate(claims):
-            if load >= 2 * slots * AHEAD_SECONDS:
+            if load >= 2 * slots:
                 return place
-            load += min(self.expected(claim.task), AHEAD_SECONDS)
+            load += min(self.expected(claim.task) / AHEAD_SECONDS, 1.0)
         return len(claims)

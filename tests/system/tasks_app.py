@@ -36,6 +36,14 @@ def hang(self: tasks.Context) -> None:
         FOREVER.wait()
 
 
+@app.task("stuck", bind=True, time_limit=0.5, retry=tasks.Fixed(0))
+def stuck(self: tasks.Context) -> None:
+    """Hang in the first attempt, deaf to everything; the second one ends."""
+    tell(f"stuck {self.request.attempt}")
+    if self.request.attempt == 1:
+        FOREVER.wait()
+
+
 @app.task("slow", bind=True)
 def slow(self: tasks.Context) -> str:
     """End soon, but not before the test has seen the start."""

@@ -132,7 +132,7 @@ def test_listener_is_back_after_its_connection_was_cut(
     assert listener.listening.wait(WAIT_SECONDS)
     committed_db.execute(
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()"
-        " AND query = 'LISTEN tasks'"
+        " AND query LIKE 'LISTEN tasks;%'"
     )
     enqueue(app, committed_db)
     assert ran.wait(WAIT_SECONDS), "the look after the reconnect finds what was announced meanwhile"
