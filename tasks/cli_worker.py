@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -13,109 +13,110 @@ from tasks.console import Load, as_json_option, log_level_option, seconds, start
 from tasks.errors import NotConfigured
 from tasks.options import CONCURRENCY_MAX, GRACE_SECONDS, PROCESSES_MAX
 
-
-def worker_command(load: Load) -> click.Command:
-    """Make the command. `load` returns the app; a parent of several processes does not call it."""
-
-    @click.command("worker")
-    @click.option(
-        "-Q",
-        "--queue",
-        "queues",
+OPTIONS = (
+    click.option(
+        *("-Q", "--queue", "queues"),
         multiple=True,
         metavar="NAME",
         help="Queue to work on; repeatable. [all that tasks name]",
-    )
-    @click.option(
-        "-c",
-        "--concurrency",
+    ),
+    click.option(
+        *("-c", "--concurrency"),
         default=2,
         show_default=True,
         type=click.IntRange(1, CONCURRENCY_MAX),
         help="Jobs at a time.",
-    )
-    @click.option(
-        "-p",
-        "--processes",
+    ),
+    click.option(
+        *("-p", "--processes"),
         default=1,
         show_default=True,
         type=click.IntRange(1, PROCESSES_MAX),
         help="Worker processes under one parent, each with --concurrency threads.",
-    )
-    @click.option("--lifeline", type=int, hidden=True)
-    @click.option("--child", type=int, hidden=True)
-    @click.option(
+    ),
+    click.option(
         "--grace",
         default=GRACE_SECONDS,
         show_default=True,
         type=click.FloatRange(0, 24 * 3600),
         help="Seconds that running tasks have to end after SIGTERM.",
-    )
-    @click.option(
+    ),
+    click.option(
         "--poll",
         default=2.0,
         show_default=True,
         type=seconds,
         help="Longest pause in seconds between two looks for jobs.",
-    )
-    @click.option("--sweep", default=15.0, show_default=True, type=seconds, help="Seconds between two sweeps.")
-    @click.option("--worker-id", metavar="NAME", help="Name in the list of workers. [host:pid:random]")
-    @click.option(
+    ),
+    click.option("--sweep", default=15.0, show_default=True, type=seconds, help="Seconds between two sweeps."),
+    click.option("--worker-id", metavar="NAME", help="Name in the list of workers. [host:pid:random]"),
+    click.option(
         "--listen/--no-listen",
         default=True,
         help="Whether to LISTEN for new jobs; --no-listen behind a pooler in transaction mode.",
-    )
-    @log_level_option
-    @as_json_option
-    def worker(  # noqa: PLR0913, PLR0917  # one per option of the command line
-        queues: tuple[str, ...],
-        concurrency: int,
-        processes: int,
-        lifeline: int | None,
-        child: int | None,
-        grace: float,
-        poll: float,
-        sweep: float,
-        worker_id: str | None,
-        listen: bool,
-        log_level: str,
-        as_json: bool,
-    ) -> None:
+    ),
+    click.option("--lifeline", type=int, hidden=True),
+    click.option("--child", type=int, hidden=True),
+    log_level_option,
+    as_json_option,
+)
+
+
+def worker_command(load: Load) -> click.Command:
+    """Make the command. `load` returns the app; a parent of several processes does not call it."""
+
+    def worker(*, processes: int, lifeline: int | None, log_level: str, as_json: bool, **options: Any) -> None:
         """Run jobs until SIGTERM or SIGINT.
 
         The first signal ends the claiming and gives running tasks --grace seconds, then hands the rest back; the second
         hands them back at once. One line of the log per attempt; --json: as JSON lines. Exits 0 after a signal, 75
         when a thread runs on after its task's time_limit: start another worker then, as --processes does.
         """
-        from tasks import timers
-        from tasks.processes import EXIT_SPENT, Parent, follow, own_command
-        from tasks.worker import Worker
+        if processes == 1 or lifeline is not None:
+            _work(load, lifeline, log_level, as_json, **options)
+            return
+        from tasks.processes import Parent, own_command
 
-        if processes > 1 and lifeline is None:
-            start_log(log_level, json_lines=as_json)
-            sys.exit(Parent(own_command(), processes).run())
-        if worker_id is not None and child is not None:
-            worker_id = f"{worker_id}.{child}"
-        app = load()
-        try:
-            made = Worker(
-                app,
-                queues=queues or app.queues(),
-                concurrency=concurrency,
-                worker_id=worker_id,
-                grace=grace,
-                pooled=not listen,
-            )
-        except (NotConfigured, ValueError) as error:
-            raise click.UsageError(str(error)) from None
         start_log(log_level, json_lines=as_json)
-        if lifeline is not None:
-            follow(lifeline)
-        left = timers.run(made, poll=poll, sweep=sweep, listen=listen)
-        if left or made.spent:
-            _leave(EXIT_SPENT if made.spent else 0)
+        sys.exit(Parent(own_command(), processes).run())
 
-    return worker
+    for option in reversed(OPTIONS):
+        worker = option(worker)
+    return click.command("worker")(worker)
+
+
+def _work(  # noqa: PLR0913  # one per option of the command line
+    load: Load,
+    lifeline: int | None,
+    log_level: str,
+    as_json: bool,
+    *,
+    queues: tuple[str, ...],
+    worker_id: str | None,
+    child: int | None,
+    listen: bool,
+    poll: float,
+    sweep: float,
+    **options: Any,
+) -> None:
+    """Be a worker, until a signal or the parent's end. `options` are the worker's own."""
+    from tasks import timers
+    from tasks.processes import EXIT_SPENT, follow
+    from tasks.worker import Worker
+
+    if worker_id is not None and child is not None:
+        worker_id = f"{worker_id}.{child}"
+    app = load()
+    try:
+        made = Worker(app, queues=queues or app.queues(), worker_id=worker_id, pooled=not listen, **options)
+    except (NotConfigured, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+    start_log(log_level, json_lines=as_json)
+    if lifeline is not None:
+        follow(lifeline)
+    left = timers.run(made, poll=poll, sweep=sweep, listen=listen)
+    if left or made.spent:
+        _leave(EXIT_SPENT if made.spent else 0)
 
 
 def _leave(code: int) -> NoReturn:
