@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from tasks.job import NewJob
 from tasks.operate import retry_job
 from tasks.sweep import sweep
 from tasks.testing import check_invariants
-from tests.tasks.running import endings, job_row, make_app
+from tests.tasks.running import WAIT_SECONDS, endings, job_row, make_app
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,12 +34,24 @@ class Tries:
         self.conn = conn
         self.now = datetime.now(UTC)
         self.starts = 0
+        self.never = threading.Event()
         self.worker = tasks.Worker(app, concurrency=1)
 
     def run(self) -> bool:
         """Start what is due; False when there is nothing."""
         self.now += timedelta(hours=1)
         return bool(self.worker.once(now=self.now))
+
+    def overrun(self) -> bool:
+        """Start what is due, by the true clock, in a slot of the worker, until its time limit has ended it."""
+        self.worker.start_slots()
+        claimed = self.worker.tick()
+        for _ in range(WAIT_SECONDS * 100):
+            if not self.worker.held:
+                return bool(claimed)
+            self.worker.limit()
+            self.never.wait(0.01)
+        raise AssertionError("the time limit does not end it")
 
     def crash(self) -> bool:
         """Claim like a worker that is killed then, and let its lease run out."""
@@ -68,6 +81,18 @@ def tries(database_url: str, committed_db: Db) -> Iterator[Tries]:
         tries.starts += 1
         raise tasks.Retry(countdown=1)
 
+    @app.task("overruns.softly", bind=True, soft_time_limit=0.001, **OPTIONS)
+    def overruns_softly(self: tasks.Context) -> None:
+        tries.starts += 1
+        while not tries.never.wait(0.002):
+            self.checkpoint()
+
+    @app.task("overruns", bind=True, time_limit=0.01, **OPTIONS)
+    def overruns(self: tasks.Context) -> None:
+        tries.starts += 1
+        while not self.cancelled():
+            tries.never.wait(0.002)
+
     @app.task("changed", **OPTIONS)
     def changed(new_name: str) -> None:
         raise AssertionError("its arguments do not fit")
@@ -79,7 +104,7 @@ def tries(database_url: str, committed_db: Db) -> Iterator[Tries]:
 
 
 @pytest.mark.parametrize("budget", [1, 2, 25])
-@pytest.mark.parametrize("path", ["raises", "asks", "changed", "crash", "mixed"])
+@pytest.mark.parametrize("path", ["raises", "asks", "overruns.softly", "overruns", "changed", "crash", "mixed"])
 def test_a_job_starts_exactly_as_often_as_its_budget_allows_on_every_path(
     tries: Tries, committed_db: Db, path: str, budget: int
 ) -> None:
@@ -91,6 +116,8 @@ def test_a_job_starts_exactly_as_often_as_its_budget_allows_on_every_path(
     committed_db.commit()
 
     def start(number: int) -> bool:
+        if path == "overruns":
+            return tries.overrun()
         return tries.crash() if path == "crash" or (path == "mixed" and number % 2) else tries.run()
 
     count = 0
