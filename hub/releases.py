@@ -22,6 +22,7 @@ RELEASE_TAG = re.compile(
     rf"v?(?P<major>{_NUMBER})\.(?P<minor>{_NUMBER})\.(?P<patch>{_NUMBER})"
     r"(?:-(?P<pre>[0-9A-Za-z.-]+))?(?:\+(?P<build>[0-9A-Za-z.-]+))?"
 )
+_BAD_TEXT = re.compile("[\0\ud800-\udfff]")
 CHANNELS = ("stable", "beta", "alpha", "nightly")
 RECORD_BYTES = 1024 * 1024
 TEXT_MAX = 512
@@ -48,7 +49,7 @@ def create_release(session: Session, repository_id: UUID, record: Mapping[str, A
     commit_id = check_id(record.get("commit_id"), "commit_id")
     if commit_id not in generations(session, repository_id, [commit_id]):
         raise Invalid("commit_id", "names a commit that was not pushed here; push its branch first.")
-    packed = msgpack.packb(dict(record) | {"channel": channel})
+    packed = _packed(dict(record) | {"channel": channel})
     if len(packed) > RECORD_BYTES:
         raise Invalid("release", f"has {len(packed)} bytes, allowed are {RECORD_BYTES}.")
     release_id = _text(record, "release_id")
@@ -106,9 +107,17 @@ def store_tags(session: Session, repository_id: UUID, tags: Sequence[object]) ->
 
 def _text(record: Mapping[str, Any], key: str, prefix: str = "") -> str:
     value = record.get(key)
-    if not isinstance(value, str) or not value or len(value) > TEXT_MAX or "\0" in value:
+    if not isinstance(value, str) or not 1 <= len(value) <= TEXT_MAX or _BAD_TEXT.search(value):
         raise Invalid(f"{prefix}{key}", f"must be text of 1 to {TEXT_MAX} characters without NUL.")
     return value
+
+
+def _packed(record: dict[str, Any]) -> bytes:
+    try:
+        return bytes(msgpack.packb(record))
+    except (ValueError, OverflowError):
+        # Half a surrogate pair, a number beyond 64 bits, or nesting without end: JSON, but nothing to be sent on.
+        raise Invalid("release", "must be text, numbers of 64 bits, lists and maps.") from None
 
 
 def _channel_of(pre: str | None) -> str:

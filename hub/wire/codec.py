@@ -66,20 +66,12 @@ def read_map(limit: int = SMALL_BYTES) -> dict[str, Any]:
         chunks.append(chunk)
     raw = b"".join(chunks)
     try:
-        data = _load_json(raw) if request.mimetype == JSON else msgpack.unpackb(raw, raw=False)
+        data = json.loads(raw) if request.mimetype == JSON else msgpack.unpackb(raw, raw=False)
     except (ValueError, RecursionError, msgpack.UnpackException) as error:
         kind = "JSON" if request.mimetype == JSON else "msgpack"
         raise Invalid("body", f"must be one {kind} map ({type(error).__name__}).") from None
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise Invalid("body", "must be a map with text keys.")
-    return data
-
-
-def _load_json(raw: bytes) -> Any:
-    data = json.loads(raw)
-    if b"\\ud" in raw.lower():
-        # Half a surrogate pair is JSON, but no text: it could be neither stored nor sent on.
-        json.dumps(data, ensure_ascii=False).encode()
     return data
 
 
@@ -94,9 +86,14 @@ def take_ids(data: Mapping[str, Any], field: str) -> list[str]:
 def take_text(data: Mapping[str, Any], field: str) -> str:
     """A text field that must be there."""
     value = data.get(field)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not is_unicode(value):
         raise Invalid(field, "must be text.")
     return value
+
+
+def is_unicode(text: str) -> bool:
+    """Whether the text can be sent on: JSON may write half a surrogate pair, which is no character."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def take_flag(data: Mapping[str, Any], field: str) -> bool:

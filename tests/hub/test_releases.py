@@ -99,6 +99,7 @@ def test_a_taken_tag_is_a_conflict_and_changes_nothing(world: World, tip: str) -
         ({"release_id": None}, "release_id"),
         ({"semver": {"major": 2, "minor": 2, "patch": 0}}, "semver"),
         ({"body": "x" * 2_000_000}, "release"),
+        ({"title": 2**70}, "release"),
     ],
 )
 def test_a_bad_release_is_refused_by_its_field(world: World, tip: str, wrong: dict[str, Any], named: str) -> None:
