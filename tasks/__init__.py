@@ -28,7 +28,7 @@ from tasks.errors import (
     TaskError,
     UnknownOption,
 )
-from tasks.gates import After
+from tasks.gates import After, All, Limit
 from tasks.group_result import GroupResult
 from tasks.result import AsyncResult
 from tasks.retry import Exponential, Fixed, Schedule
@@ -38,6 +38,7 @@ from tasks.worker import Worker
 
 __all__ = [
     "After",
+    "All",
     "App",
     "AsyncResult",
     "Autocommit",
@@ -52,6 +53,7 @@ __all__ = [
     "JobFailed",
     "JobNotFound",
     "JobTerminal",
+    "Limit",
     "NotCommitted",
     "NotConfigured",
     "PayloadError",

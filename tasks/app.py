@@ -150,7 +150,7 @@ class App:
         """Register a function: `@app.task("mpack.index", bind=True, …)`, or bare `@app.task`.
 
         Without a name it is `module.function`. `queue`, `priority` (higher first) and `tier` (seconds added
-        to created_at, for ordering only) place its jobs; `gate=After(…)` and `dedup=Dedup(…)` are in
+        to created_at, for ordering only) place its jobs; `gate=After(…)`, `Limit(…)` or a tuple, `dedup=Dedup(…)` in
         docs/reference/queue.md; `lease` is in seconds; `max_attempts` counts all runs (`max_retries=n` is
         n+1); `retry` is the back-off; `soft_time_limit` (seconds) raises SoftTimeLimitExceeded at the task's
         next checkpoint, `time_limit` fails the attempt from outside; `transactional=True` gives the task a

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import UUID
 
 from tasks.errors import PayloadError
+from tasks.gates import stamp
 from tasks.job import NewJob
 from tasks.options import ATTEMPTS_MAX, LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, check_number
 from tasks.payload import check_instant, check_seconds
@@ -87,7 +88,7 @@ def new_job(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
         scope=given.get("scope", ""),
         priority=given.get("priority", own.priority),
         tier=own.tier,
-        after_tasks=own.gate.tasks if own.gate is not None else (),
+        **stamp(own.gate),
         available_at=given.get("eta"),
         countdown=given.get("countdown"),
         lease_seconds=given.get("lease", own.lease),

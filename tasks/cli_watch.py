@@ -1,4 +1,4 @@
-"""The commands that look at all jobs at once, or go on looking: `jobs stats|tail`."""
+"""The commands that look at all jobs at once, or go on looking: `jobs stats|tail|verify`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pause_option = click.option(
 
 def watch_commands(load: Load) -> list[click.Command]:
     """Make the commands."""
-    return [_stats(load), _tail(load)]
+    return [_stats(load), _tail(load), _verify(load)]
 
 
 def _stats(load: Load) -> click.Command:
@@ -54,6 +54,32 @@ def _stats(load: Load) -> click.Command:
             render.print_facts({**{str(status): counts.get(status, 0) for status in Status}, **found})
 
     return stats
+
+
+def _verify(load: Load) -> click.Command:
+    @click.command("verify", short_help="Prove from the history that all promises were kept.")
+    @as_json_option
+    def verify(as_json: bool) -> None:
+        """Prove from the history that the queue has kept its promises.
+
+        For each key, some run started after each committed enqueue, or waits to; budgets add up; no job has two
+        open attempts. Prints the jobs that contradict it and exits 1; prints nothing is wrong and exits 0.
+        """
+        from tasks import render
+        from tasks.verify import verify as find_violations
+
+        with connection(load) as conn:
+            found = find_violations(conn)
+        if as_json:
+            render.print_json([render.as_dict(violation) for violation in found])
+        elif found:
+            render.print_table([render.as_dict(violation) for violation in found])
+        else:
+            click.echo("no violations")
+        if found:
+            raise click.exceptions.Exit(1)
+
+    return verify
 
 
 def _tail(load: Load) -> click.Command:

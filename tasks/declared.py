@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from tasks.dedup import Dedup
-from tasks.gates import After
+from tasks.gates import Gate, stamp
 from tasks.options import (
     ATTEMPTS_MAX,
     LEASE_SECONDS_MAX,
@@ -45,7 +45,7 @@ class Options(TypedDict, total=False):
     queue: str
     priority: int
     tier: int
-    gate: After | None
+    gate: Gate | None
     dedup: Dedup | None
     lease: float
     expires: float | None
@@ -71,7 +71,7 @@ class TaskOptions:
     queue: str = "default"
     priority: int = 0
     tier: int = 0
-    gate: After | None = None
+    gate: Gate | None = None
     dedup: Dedup | None = None
     lease: float = 60.0
     expires: float | None = None
@@ -97,10 +97,9 @@ class TaskOptions:
         if not callable(getattr(self.retry, "delays", None)):
             raise TypeError(f"retry must be a policy such as Exponential(…) or Fixed(…), not {self.retry!r}")
         self.retry.delays(self.max_attempts)
-        for option, kind in (("gate", After), ("dedup", Dedup)):
-            value = getattr(self, option)
-            if value is not None and not isinstance(value, kind):
-                raise ValueError(f"{option} must be {kind.__name__}(…), not {value!r}")
+        stamp(self.gate)
+        if self.dedup is not None and not isinstance(self.dedup, Dedup):
+            raise ValueError(f"dedup must be Dedup(…), not {self.dedup!r}")
         for option in ("autoretry_for", "dont_retry_for"):
             kinds = getattr(self, option)
             if not isinstance(kinds, tuple) or not all(_is_exception(kind) for kind in kinds):

@@ -108,6 +108,8 @@ ACCEPTED: Mapping[str, str] = {
     "eta": "an aware datetime; a naive one is refused",
     "expires": "seconds or an aware datetime; the job is cancelled with the reason `expired`",
     "task_id": "a UUID, which no other job may have",
+    "soft_time_limit": "of `@app.task`, seconds: raises SoftTimeLimitExceeded at the task's next checkpoint",
+    "time_limit": "of `@app.task`, seconds: fails the attempt from outside, whatever its thread does",
     "exc": "of `self.retry`: gives the job its error code",
     "timeout": "of `get`: seconds; raises the builtin `TimeoutError`",
     "propagate": "of `get`: the same",
@@ -118,10 +120,9 @@ ACCEPTED: Mapping[str, str] = {
 def table() -> str:
     """Write what becomes of each of Celery's options as a Markdown table."""
     lines = ["| option | here | |", "| --- | --- | --- |"]
-    rows = {name: ("accepted", sentence) for name, sentence in ACCEPTED.items()}
-    rows.update({name: ("refused", sentence) for name, sentence in REFUSED.items()})
-    for name, value in SAME.items():
-        rows[name] = (f"refused, but for `{value!r}`", REFUSED[name])
+    rows = {name: ("refused", sentence) for name, sentence in REFUSED.items()}
+    rows.update({name: (f"refused, but for `{value!r}`", REFUSED[name]) for name, value in SAME.items()})
+    rows.update({name: ("accepted", sentence) for name, sentence in ACCEPTED.items()})
     lines.extend(f"| `{name}` | {verdict} | {sentence} |" for name, (verdict, sentence) in sorted(rows.items()))
     return "\n".join(lines)
 

@@ -214,8 +214,10 @@ def test_module_command_says_what_is_wrong_with_the_path(path: str, said: str) -
 
 def test_commands_in_the_operators_guide_are_real(app: tasks.App) -> None:
     guide = (Path(__file__).parents[2] / "docs/how-to/operate-the-queue.md").read_text(encoding="utf-8")
-    calls = re.findall(r"(?:^\$ |`)packhouse ((?:worker|sweep|jobs)[^`\n]*)", guide, flags=re.MULTILINE)
-    assert len(calls) >= 8
+    calls = re.findall(
+        r"(?:^\$ |`)packhouse ((?:worker|sweep|jobs|queues|schedules)[^`\n|<]*)", guide, flags=re.MULTILINE
+    )
+    assert len(calls) >= 20
     for call in calls:
         words = shlex.split(call.replace("JOB", str(uuid4())))
         command: click.Command = group(lambda: app)

@@ -63,6 +63,7 @@ def test_waiting_jobs_are_ended_for_a_reason(
     assert json.loads(result.output) == [
         {"job_id": str(job_id), "status": status, "error": None} for job_id in (first, second)
     ]
+    assert "not needed" in run("jobs", "why", first).output
 
 
 def test_refused_job_does_not_stop_the_others_and_is_exit_code_1(
@@ -115,18 +116,32 @@ def test_purge_deletes_what_ended_longer_ago_than_told(run: Run, app: tasks.App,
 def test_paused_queue_is_not_claimed_from_until_it_is_resumed(
     run: Run, app: tasks.App, committed_db: Connection
 ) -> None:
-    enqueue(app, committed_db, "slow")
+    job_id = enqueue(app, committed_db, "slow")
     assert run("queues", "pause", "slow", "--reason", "disk is full").output == "queue slow is paused\n"
     assert drain(app) == []
     listed = {row["queue"]: row for row in json.loads(run("queues", "list", "--json").output)}
     assert set(listed) == {"default", "slow"}
     assert (listed["slow"]["reason"], listed["slow"]["pending"]) == ("disk is full", 1)
+    assert "disk is full" in run("jobs", "why", job_id).output
     assert run("queues", "list").output.splitlines()[0].split() == [
         *("queue", "paused_at", "reason", "pending", "due", "running"),
     ]
     assert json.loads(run("queues", "resume", "slow", "--json").output)["was_paused"]
     assert run("queues", "resume", "slow").output == "queue slow was not paused\n"
     assert len(drain(app)) == 1
+
+
+def test_verify_prints_the_offenders_and_is_exit_code_1(run: Run, app: tasks.App, committed_db: Connection) -> None:
+    job_id = enqueue(app, committed_db)
+    drain(app)
+    assert run("jobs", "verify").output == "no violations\n"
+    assert (run("jobs", "verify", "--json").output, run("jobs", "verify").exit_code) == ("[]\n", 0)
+    committed_db.execute("DELETE FROM tasks.attempt WHERE job_id = %s", (job_id,))
+    committed_db.commit()
+    told = run("jobs", "verify", "--json")
+    assert told.exit_code == 1
+    assert {offender["job_id"] for offender in json.loads(told.output)} == {str(job_id)}
+    assert str(job_id) in run("jobs", "verify").output
 
 
 def test_stats_counts_every_status(run: Run, app: tasks.App, committed_db: Connection) -> None:
@@ -214,7 +229,7 @@ def test_help_needs_no_app() -> None:
         raise AssertionError("loaded")
 
     command = group(load)
-    jobs = ("retry", "cancel", "quarantine", "purge", "stats", "tail")
+    jobs = ("retry", "cancel", "quarantine", "purge", "stats", "tail", "verify")
     queues = ("list", "pause", "resume")
     for path in (["schedules"], ["queues"], *(["jobs", n] for n in jobs), *(["queues", n] for n in queues)):
         assert CliRunner().invoke(command, [*path, "--help"]).exit_code == 0

@@ -245,3 +245,12 @@ def test_retry_refuses_options_that_it_cannot_honour(app: tasks.App) -> None:
 
     with pytest.raises(tasks.UnknownOption, match="max_retries"):
         again()
+
+
+def test_gates_of_a_task_are_stamped_on_its_jobs(app: tasks.App, db: Connection) -> None:
+    build = app.task("build", gate=(tasks.After("index"), tasks.Limit("disk", 2)))(lambda: None)
+    build.delay()
+    (job,) = enqueued(db)
+    assert (job.after_tasks, job.limit_key, job.limit_max) == (["index"], "disk", 2)
+    with pytest.raises(ValueError, match="gate"):
+        app.task("other", gate="index")(lambda: None)
