@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from uuid import UUID, uuid4
 
 from tasks.errors import ClaimLost, NotConfigured, Retry
 from tasks.options import refuse
@@ -13,7 +14,6 @@ from tasks.options import refuse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
-    from uuid import UUID
 
     from sqlalchemy.orm import Session
 
@@ -48,6 +48,10 @@ class Holding(Protocol):
     @property
     def job_id(self) -> UUID:
         """The claimed job."""
+
+    @property
+    def token(self) -> UUID:
+        """Names this attempt and no other."""
 
     @property
     def lost(self) -> bool:
@@ -131,6 +135,16 @@ class Context:
         """
         if self.cancelled() and self._holding is not None:
             raise ClaimLost(self._holding.job_id)
+
+    def fence_key(self, name: str) -> str:
+        """A key for an object store that only this attempt writes: `name`, a dot and the claim token.
+
+        A store has no fence: the PUT of an attempt that has lost its claim may arrive last. So each attempt
+        writes a key of its own, and a transactional task makes the key the current one in its session: that
+        commits together with the success, or not at all. What is overwritten or orphaned is deleted by
+        whoever clears the store.
+        """
+        return f"{name}.{self._holding.token if self._holding is not None else uuid4()}"
 
     def progress(self, done: int, total: int | None = None, text: str = "") -> None:
         """Show how far the job is, in a transaction of its own, at once visible. Raises ClaimLost."""

@@ -45,6 +45,11 @@ class Held:
         return self.claim.ref
 
     @property
+    def token(self) -> UUID:
+        """Names this attempt and no other."""
+        return self.claim.claim_token
+
+    @property
     def job_id(self) -> UUID:
         """The claimed job."""
         return self.claim.job_id

@@ -144,3 +144,13 @@ def test_sweep_of_the_worker_takes_back_what_others_left(
     assert worker.sweep().total == 0
     assert worker.sweep(now=later()).requeued == 1
     assert job_row(committed_db, job.id)["status"] == "pending"
+
+
+def test_fence_key_names_the_attempt(running: Running) -> None:
+    assert running.context is not None
+    assert running.context.fence_key("packs/a") == f"packs/a.{running.held().claim.claim_token}"
+
+
+def test_fence_key_without_a_worker_is_never_the_same_twice() -> None:
+    context = tasks.Context(tasks.Request(id=None, task="build", kwargs={}))
+    assert len({context.fence_key("packs/a") for _ in range(3)}) == 3
