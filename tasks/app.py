@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Concatenate, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, TypeVar, Unpack, cast, overload
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 from tasks.context import Context, task_session
 from tasks.declared import TASK_OPTIONS, Configuration, Options, TaskOptions
 from tasks.errors import NotConfigured
+from tasks.operate import KEEP_SECONDS, check_keep
 from tasks.options import attempts_of, check_name, refuse
 from tasks.periodic import Missed, Periodic, maker
 from tasks.result import AsyncResult
@@ -29,6 +30,8 @@ R = TypeVar("R")
 
 DEFAULT_RETRY = Exponential(base=1.0, cap=300.0)
 MAX_ATTEMPTS = 5
+PUBLIC = ("eager", "eager_propagates", "keep")
+"""What is configured under the name of its attribute."""
 
 
 class App:
@@ -43,6 +46,7 @@ class App:
         self.name = check_name(name, "app name")
         self._tasks: dict[str, Task[..., Any]] = {}
         self._schedules: dict[str, Periodic] = {}
+        self.keep: Mapping[str, float] = KEEP_SECONDS
         self.eager = False
         self.eager_propagates = False
         self._database_url: str | None = None
@@ -59,10 +63,12 @@ class App:
         `database_url` (libpq URL or conninfo) is where workers and the command line connect. `session` makes
         a new SQLAlchemy session for each transactional task; the worker commits and closes it. `current`
         returns the connection or session whose transaction `delay` enqueues in, e.g. `lambda: db.session`.
+        `keep` maps statuses to the seconds that ended jobs are kept, {"succeeded": 86400}; workers delete older
+        ones, and what it does not name is kept as by default, 7 days for succeeded jobs, 30 for others.
         `eager=True`, for tests, makes `delay` run the task at once, see docs/how-to/test-your-tasks.md;
         `eager_propagates=True` lets its errors through.
 
-        Raises ValueError for a malformed URL, without showing it: it may hold a password.
+        Raises ValueError for a malformed URL, without showing it: it may hold a password; PayloadError for `keep`.
         """
         unknown = {name: value for name, value in configuration.items() if name not in Configuration.__annotations__}
         refuse(f"app {self.name}", unknown, Configuration.__annotations__)
@@ -72,8 +78,10 @@ class App:
                 conninfo_to_dict(str(given["database_url"]))
             except psycopg.ProgrammingError:
                 raise ValueError("database_url must be like postgresql://user@host:5432/name") from None
+        if "keep" in given:
+            given["keep"] = check_keep({**KEEP_SECONDS, **cast("Mapping[str, float]", given["keep"])})
         for name, value in given.items():
-            setattr(self, name if name.startswith("eager") else f"_{name}", value)
+            setattr(self, name if name in PUBLIC else f"_{name}", value)
 
     @property
     def database_url(self) -> str:

@@ -110,20 +110,21 @@ def _purge(load: Load) -> click.Command:
         multiple=True,
         type=(click.Choice(sorted(str(status) for status in TERMINAL)), Age()),
         metavar="STATUS AGE",
-        help=f"How long jobs of a status are kept after their end; repeatable. Others stay. [{kept}]",
+        help=f"How long jobs of a status are kept after their end; repeatable. Others stay. [the app's own, else {kept}]",
     )
     @click.option("--forget-once", is_flag=True, help="Also jobs of mode `once`; their keys come free.")
     @as_json_option
     def purge(keep: tuple[tuple[str, float], ...], forget_once: bool, as_json: bool) -> None:
         """Delete jobs that ended long ago, with their attempts.
 
-        In bites of 1,000, each a transaction. Workers do it by themselves with the default ages.
+        In bites of 1,000, each a transaction. Workers do it by themselves with the app's own ages.
         """
         from tasks import render
 
-        ages = dict(keep) or operate.KEEP_SECONDS
+        app = load()
+        ages = dict(keep) or app.keep
         purged, bite = 0, PAGE
-        with connection(load) as conn:
+        with connection(lambda: app) as conn:
             while bite == PAGE:
                 bite = operate.prune_jobs(conn, keep=ages, limit=PAGE, forget_once=forget_once)
                 conn.commit()

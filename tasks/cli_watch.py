@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,11 +11,10 @@ import click
 from tasks import queue
 from tasks.console import Load, as_json_option, connection
 from tasks.states import Status
-from tasks.watch import OVERLAP, recent_jobs
+from tasks.watch import OVERLAP, last_time, recent_jobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
     from uuid import UUID
 
     from tasks.db import Conn
@@ -146,7 +146,8 @@ def _follow(jobs: Iterator[Job], *, as_json: bool) -> str | None:
 
 def _line(job: Job) -> dict[str, Any]:
     return {
-        "at": job.finished_at or job.heartbeat_at or job.last_error_at or job.created_at,
+        # Progress has no time of its own: it is as old as this look.
+        "at": datetime.now(UTC) if job.status == Status.RUNNING else last_time(job).astimezone(UTC),
         "job_id": job.job_id,
         "task": job.task,
         "scope": job.scope,
@@ -162,7 +163,7 @@ def _print(job: Job) -> None:
     from tasks import render
 
     line = _line(job)
-    parts = [f"{line['at']:%H:%M:%S}", str(job.job_id), job.task, render.styled(job.status), line["attempts"]]
+    parts = [f"{line['at']:%H:%M:%SZ}", str(job.job_id), job.task, render.styled(job.status), line["attempts"]]
     if job.scope:
         parts.append(f"scope={job.scope}")
     if job.progress is not None and not job.terminal:

@@ -21,7 +21,7 @@ from tasks.options import (
 from tasks.payload import SECONDS_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy.orm import Session
 
@@ -35,6 +35,7 @@ class Configuration(TypedDict, total=False):
     database_url: str | None
     session: Callable[[], Session] | None
     current: Callable[[], Conn] | None
+    keep: Mapping[str, float] | None
     eager: bool | None
     eager_propagates: bool | None
 

@@ -152,10 +152,7 @@ def prune_jobs(
     a child waits; a job of mode `once` is kept, for its key is unique for ever, unless `forget_once`. Repeat, with a
     commit after each, until fewer than `limit` come back. Raises PayloadError.
     """
-    for status, seconds in keep.items():
-        if status not in TERMINAL:
-            raise PayloadError("keep", f"{status!r} is no end of a job")
-        check_seconds("keep", seconds)
+    check_keep(keep)
     params = {
         "statuses": [str(status) for status in keep],
         "seconds": [float(seconds) for seconds in keep.values()],
@@ -165,3 +162,12 @@ def prune_jobs(
     }
     ((pruned,),) = rows(conn, "prune_jobs", params)
     return int(pruned)
+
+
+def check_keep(keep: Mapping[str, float]) -> Mapping[str, float]:
+    """Return `keep` when it maps ends of jobs to seconds. Raises PayloadError."""
+    for status, seconds in keep.items():
+        if status not in TERMINAL:
+            raise PayloadError("keep", f"{status!r} is no end of a job")
+        check_seconds("keep", seconds)
+    return keep

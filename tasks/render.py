@@ -63,7 +63,7 @@ def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows with the same names as a table; statuses in their colours."""
     table = Table(box=None, pad_edge=False)
     for name in rows[0]:
-        table.add_column(name, no_wrap=name.endswith("_id"))
+        table.add_column(name, no_wrap=name.endswith(("_id", "_at")))
     for row in rows:
         table.add_row(*(Text(_cell(value), style=STYLES.get(str(value), "")) for value in row.values()))
     _console().print(table)
@@ -94,7 +94,7 @@ def print_jobs(jobs: Sequence[Job]) -> None:
     """Print a table of jobs."""
     table = Table(box=None, pad_edge=False)
     for name in LIST_COLUMNS:
-        table.add_column(name, no_wrap=name == "job_id")
+        table.add_column(name, no_wrap=name in {"job_id", "status", "created_at"})
     for job in jobs:
         cells = {**as_dict(job), "attempts": f"{job.attempt_count}/{job.attempts_max}"}
         table.add_row(

@@ -1,4 +1,4 @@
-"""The ticker: APScheduler calls poll, heartbeat, sweep, periodic and registration of one worker; signals end it.
+"""The ticker: APScheduler calls poll, heartbeat, sweep, periodic, prune and registration of one worker; signals end it.
 
 Wiring only: each thing that is called has its own bound and can be called by a test without any timer.
 """
@@ -37,6 +37,8 @@ HEARTBEAT_SECONDS = 0.25
 """How often the worker looks which leases are past a third; the shortest lease is one second."""
 PERIODIC_SECONDS = 0.5
 """How late a periodic task may be enqueued; the database is asked only when one may be due."""
+PRUNE_SECONDS = 10.0
+"""Between two looks for jobs that ended long enough ago."""
 REGISTER_SECONDS = 10.0
 PAUSE_SECONDS_MAX = 5.0
 """Longest pause after an error: work goes on within seconds of the database's return."""
@@ -92,6 +94,7 @@ class Timers:
         self._add("heartbeat", self._beat, IntervalTrigger(seconds=HEARTBEAT_SECONDS, timezone=UTC))
         self._add("sweep", self._sweep, IntervalTrigger(seconds=sweep, timezone=UTC))
         self._add("periodic", worker.schedule, IntervalTrigger(seconds=PERIODIC_SECONDS, timezone=UTC))
+        self._add("prune", self._prune, IntervalTrigger(seconds=PRUNE_SECONDS, jitter=PRUNE_SECONDS / 2, timezone=UTC))
         self._add("register", worker.register, IntervalTrigger(seconds=REGISTER_SECONDS, timezone=UTC))
 
     def start(self) -> None:
@@ -106,6 +109,7 @@ class Timers:
         self._scheduler.pause_job("poll")
         self._scheduler.pause_job("sweep")
         self._scheduler.pause_job("periodic")
+        self._scheduler.pause_job("prune")
         if self._listener is not None:
             self._listener.stop()
         released = self.worker.stop()
@@ -134,6 +138,11 @@ class Timers:
             # As if from outside: the same way out, with the same grace for the other tasks.
             self._told = True
             os.kill(os.getpid(), signal.SIGTERM)
+
+    def _prune(self) -> None:
+        pruned = self.worker.prune()
+        if pruned:
+            log.info("pruned %d jobs", pruned)
 
     def _sweep(self) -> None:
         counts = self.worker.sweep()

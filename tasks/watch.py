@@ -30,8 +30,9 @@ def recent_jobs(
     params = {"since": since or now, "watched": list(watched), "limit": limit}
     with cursor(conn, class_row(Job)) as cur:
         found = cur.execute(statement("recent_jobs"), params).fetchall()
-    return sorted(found, key=_last_time), now
+    return sorted(found, key=last_time), now
 
 
-def _last_time(job: Job) -> datetime:
+def last_time(job: Job) -> datetime:
+    """When something last happened to the job, as far as its row tells."""
     return job.finished_at or job.heartbeat_at or job.last_error_at or job.created_at

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Self
 
-from tasks import queue, workers
+from tasks import operate, queue, workers
 from tasks import sweep as sweeping
 from tasks.flow import Flow
 from tasks.identity import new_worker_id, worker_info
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PRUNE_BITE, PRUNE_BITES_MAX = 1000, 20
+"""Jobs that one statement of `prune` deletes, and statements of one call."""
 OTHER_CONNECTIONS = 3
 """Beside one connection per slot: tick, heartbeat, sweep."""
 
@@ -145,6 +147,17 @@ class Worker:
         """Take back every claim whose lease is over, of any worker."""
         with self._pool.transaction() as conn:
             return sweeping.sweep(conn, now=now)
+
+    def prune(self, *, now: datetime | None = None) -> int:
+        """Delete jobs that ended longer ago than the app keeps them, in bites that are commits. Returns how many."""
+        pruned = 0
+        for _ in range(PRUNE_BITES_MAX):
+            with self._pool.transaction() as conn:
+                bite = operate.prune_jobs(conn, keep=self.app.keep, limit=PRUNE_BITE, now=now)
+            pruned += bite
+            if bite < PRUNE_BITE:
+                break
+        return pruned
 
     def schedule(self, *, now: datetime | None = None) -> int:
         """Enqueue the periodic tasks that are due; asks the database only when one may be. Returns how many."""

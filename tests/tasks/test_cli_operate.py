@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 import tasks
 from tasks.cli import group
 from tasks.testing import drain
-from tests.tasks.running import job_row, make_app
+from tests.tasks.running import job_row, later, make_app
 
 pytestmark = pytest.mark.integration
 
@@ -111,6 +111,26 @@ def test_purge_deletes_what_ended_longer_ago_than_told(run: Run, app: tasks.App,
     assert json.loads(run("jobs", "purge", "--keep", "succeeded", "0s", "--json").output) == {"purged": 1}
     assert run("jobs", "purge", "--keep", "failed", "0s", "--keep", "cancelled", "1d").output == "purged=1\n"
     assert [job["job_id"] for job in json.loads(run("jobs", "list", "--json").output)] == [str(waiting)]
+
+
+def test_worker_prunes_what_the_app_does_not_keep(
+    run: Run, app: tasks.App, committed_db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue(app, committed_db, "boom")
+    for _ in range(5):
+        enqueue(app, committed_db)
+    drain(app)
+    monkeypatch.setattr("tasks.worker.PRUNE_BITE", 2)
+    with tasks.Worker(app) as worker:
+        assert worker.prune(now=later()) == 0
+        assert run("jobs", "purge").output == "purged=0\n"
+        app.configure(keep={"succeeded": 60})
+        assert worker.prune(now=later()) == 5
+    assert [job["status"] for job in json.loads(run("jobs", "list", "--json").output)] == ["failed"]
+    app.configure(keep={"failed": 0})
+    assert run("jobs", "purge").output == "purged=1\n"
+    with pytest.raises(tasks.PayloadError, match="keep: 'pending' is no end of a job"):
+        app.configure(keep={"pending": 1})
 
 
 def test_paused_queue_is_not_claimed_from_until_it_is_resumed(
