@@ -110,7 +110,7 @@ def _purge(load: Load) -> click.Command:
         multiple=True,
         type=(click.Choice(sorted(str(status) for status in TERMINAL)), Age()),
         metavar="STATUS AGE",
-        help=f"How long jobs of a status are kept after their end; repeatable. Others stay. [the app's own, else {kept}]",
+        help=f"How long jobs of a status are kept after their end; repeatable. [the app's own, else {kept}]",
     )
     @click.option("--forget-once", is_flag=True, help="Also jobs of mode `once`; their keys come free.")
     @as_json_option
