@@ -7,7 +7,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all chaos lint format types all lock db-shell clean
+.PHONY: help setup run test test-all chaos bench lint format types all lock db-shell clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -25,6 +25,9 @@ test-all: $(STAMP) ## Every test
 
 chaos: $(STAMP) ## Kill workers, connections and the database under load for SECONDS (120), by SEED (1); prove that nothing is lost
 	@$(BIN)/python -m tests.chaos --seconds $(or $(SECONDS),120) --seed $(or $(SEED),1)
+
+bench: $(STAMP) ## The queue beside raw psycopg loops, about five minutes; QUICK=1: one
+	@$(BIN)/python -m bench.queue $(if $(QUICK),--quick)
 
 lint: $(STAMP) ## ruff, and the import rules of setup.cfg
 	@$(BIN)/ruff check .

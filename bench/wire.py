@@ -1,6 +1,6 @@
 """Push and clone over loopback, beside the floor: an ideal client that gets the same bytes from the same S3 server.
 
-`make bench` runs it; `python -m bench.wire W1 W2 W3` chooses. Prints one JSON line for each measurement:
+Run it by `python -m bench.wire`, or choose: `python -m bench.wire W1 W3`. Prints one JSON line for each measurement:
 wall seconds (the median of the runs), the ratio to the floor, CPU seconds and peak memory of the web process and the
 worker, in MB above idle.
 """

@@ -35,8 +35,10 @@ log = logging.getLogger(__name__)
 
 BATCH = 100
 """Most jobs that one transaction settles, and claims: larger ones are slower a job."""
-WINDOW_SECONDS = 0.005
+WINDOW_SECONDS = 0.02
 """How long the end of an attempt waits for others to share a commit with, while short tasks are about to end."""
+SHORT_SECONDS = 0.005
+"""What a task may be expected to take for ends to wait for it."""
 STUCK_SECONDS = 1.0
 """Claims that wait behind tasks which take longer than expected are handed back after so long."""
 
@@ -142,7 +144,7 @@ class Flow:
             self._close(item, self._settler.settle(item))
             self._bell.set()
         else:
-            if self._ended and self._times.expected(item.claim.task) > WINDOW_SECONDS:
+            if self._ended and self._times.expected(item.claim.task) > SHORT_SECONDS:
                 self._settle_first()
             ended = self._attempts.run(item)
             self._times.ran(item.claim.task, ended.run_seconds)

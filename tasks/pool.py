@@ -70,9 +70,11 @@ class Pool:
 
     def __init__(self, database_url: str, size: int, name: str, *, pooled: bool = False) -> None:
         self._pooled = pooled
+        # A pooler refuses options. Elsewhere: compiling the claim would cost more than running it.
+        more = {} if pooled else {"options": "-c jit=off"}
         self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
             database_url,
-            kwargs={**connect_options(), "application_name": name[:63]},
+            kwargs={**connect_options(), **more, "application_name": name[:63]},
             min_size=1,
             max_size=size,
             open=False,
