@@ -40,6 +40,7 @@ def _stats(load: Load) -> click.Command:
     def stats(as_json: bool) -> None:
         """Count the jobs of each status, and what waits that should not.
 
+        `estimated`: there are so many jobs that those which have succeeded are estimated, not counted.
         `due`: could run now. `unknown`: of a task that no live worker knows. `oldest_due_seconds` and
         `oldest_expired_lease_seconds` are ages, empty when there is none.
         """
@@ -68,7 +69,7 @@ def _verify(load: Load) -> click.Command:
         from tasks import render
         from tasks.verify import verify as find_violations
 
-        with connection(load) as conn:
+        with connection(load, statement_seconds=0) as conn:
             found = find_violations(conn)
         if as_json:
             render.print_json([render.as_dict(violation) for violation in found])

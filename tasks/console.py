@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Load = Callable[[], App]
 """Returns the app; called by the command that runs, not before."""
 
+STATEMENT_SECONDS_MAX = 30.0
 seconds = click.FloatRange(min=0.1, max=24 * 3600.0)
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 log_level_option = click.option(
@@ -53,14 +54,20 @@ def _place(app: App) -> str:
 
 
 @contextmanager
-def connection(load: Load) -> Iterator[psycopg.Connection[Any]]:
-    """A connection to the app's database; errors become click's, see `friendly`."""
+def connection(load: Load, *, statement_seconds: float = STATEMENT_SECONDS_MAX) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to the app's database; errors become click's, see `friendly`.
+
+    A statement that takes longer than `statement_seconds` (0: any time) is ended by the server: what a person looks
+    at must not hold back the vacuum for hours.
+    """
     app = load()
     try:
         database_url = app.database_url
     except NotConfigured as error:
         raise click.UsageError(str(error)) from None
     with friendly(app), psycopg.connect(database_url, **connect_options()) as conn:
+        conn.execute("SELECT set_config('statement_timeout', %s, false)", (f"{statement_seconds * 1000:.0f}",))
+        conn.commit()
         yield conn
 
 

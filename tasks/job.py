@@ -232,9 +232,13 @@ class SweepCounts:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Figures of the whole queue. `unknown`: pending jobs whose task no live worker knows."""
+    """Figures of the whole queue. `unknown`: pending jobs whose task no live worker knows.
+
+    `estimated`: there are so many jobs that those which have succeeded are estimated, not counted.
+    """
 
     counts: dict[str, int]
+    estimated: bool
     due: int
     unknown: int
     oldest_due_seconds: float | None

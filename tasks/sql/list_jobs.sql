@@ -7,6 +7,8 @@ SELECT
     progress, expires_at, limit_key, limit_max, parent_count, on_parent_failure, pass_results, lane, parked_on
 FROM tasks.job
 WHERE (%(status)s::text IS NULL OR status = %(status)s::text)
+  -- The same once more, for the partial index of unfinished jobs.
+  AND (%(status)s::text IS NULL OR %(status)s::text NOT IN ('pending', 'running') OR finished_at IS NULL)
   AND (%(task)s::text IS NULL OR task = %(task)s::text)
   AND (%(scope)s::text IS NULL OR scope = %(scope)s::text)
   AND (%(queue)s::text IS NULL OR queue = %(queue)s::text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -140,6 +141,27 @@ def test_a_restart_never_runs_two_jobs_of_one_limit(world: World, grace: str) ->
     assert endings(world.conn, first) == [handed_back, "RELEASED"]
     assert all(endings(world.conn, job_id) == [] for job_id in others)
     assert world.conn.execute(OVERLAPS).fetchone() == (0,)
+
+
+def test_of_two_processes_one_is_killed_and_the_other_goes_on(world: World) -> None:
+    """Case 41: the killed one is replaced, and its job runs again after its lease."""
+    with world.worker("--processes", "2", "--concurrency", "1", "--sweep", "0.3") as parent:
+        world.until_registered(2)
+        jobs = [world.enqueue("wait", 6, lease=1.0) for _ in range(2)]
+        world.until("SELECT count(DISTINCT claimed_by) = 2 FROM tasks.job WHERE status = 'running'")
+        victim = world.conn.execute(
+            "SELECT w.pid, j.job_id FROM tasks.worker AS w JOIN tasks.job AS j ON j.claimed_by = w.worker_id LIMIT 1"
+        ).fetchone()
+        assert victim is not None
+        os.kill(victim[0], signal.SIGKILL)
+        for job_id in jobs:
+            world.until_status(job_id, "succeeded")
+        world.until("SELECT count(*) = 3 FROM tasks.worker")
+        parent.send_signal(signal.SIGTERM)
+        assert "died with -9" in world.end(parent)
+    (sibling,) = (job_id for job_id in jobs if job_id != victim[1])
+    assert endings(world.conn, victim[1]) == ["ABANDONED", "SUCCEEDED"]
+    assert endings(world.conn, sibling) == ["SUCCEEDED"]
 
 
 def test_wrong_clocks_of_workers_decide_nothing(world: World) -> None:

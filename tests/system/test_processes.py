@@ -92,6 +92,7 @@ def test_spent_child_is_replaced_and_its_job_runs_again(world: World) -> None:
 
 
 def test_parent_gives_up_when_its_children_cannot_live() -> None:
+    """Case 41: with an exit code of its own, so that its supervisor knows."""
     program = (
         "import sys; from tasks.processes import Parent; "
         "sys.exit(Parent([sys.executable, '-c', 'raise SystemExit(3)'], 2).run())"
