@@ -18,6 +18,7 @@ from tasks.signature import Before, Signature, Step
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tasks.app import App
     from tasks.db import Conn
     from tasks.signature import Result
 
@@ -48,6 +49,11 @@ class chain(Step):  # noqa: N801  # Celery's name
             raise ValueError("chain: name at least one step")
         self.steps: tuple[Step, ...] = tuple(flat)
 
+    @property
+    def app(self) -> App | None:
+        """The app of its first task."""
+        return next((step.app for step in self.steps if step.app is not None), None)
+
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.steps))
 
@@ -73,6 +79,11 @@ class group(Step):  # noqa: N801  # Celery's name
     def __init__(self, *steps: Any) -> None:
         """Raises TypeError for what is no step."""
         self.steps = _steps("group", steps)
+
+    @property
+    def app(self) -> App | None:
+        """The app of its first task."""
+        return next((step.app for step in self.steps if step.app is not None), None)
 
     def __repr__(self) -> str:
         return f"group({', '.join(map(repr, self.steps))})"
@@ -113,6 +124,11 @@ class chord(Step):  # noqa: N801  # Celery's name
         """Raises TypeError for what is no step."""
         self.header = header if isinstance(header, group) else group(header)
         self.body = None if body is None else _steps("chord", [body])[0]
+
+    @property
+    def app(self) -> App | None:
+        """The app of its first task."""
+        return self.header.app or (None if self.body is None else self.body.app)
 
     def __repr__(self) -> str:
         return f"chord({self.header!r}, {self.body!r})"

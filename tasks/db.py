@@ -89,6 +89,17 @@ def savepoint(conn: Conn) -> Iterator[None]:
 
 
 @contextmanager
+def together(conn: Conn) -> Iterator[None]:
+    """Make the block one transaction on a connection that would commit each statement by itself; else do nothing."""
+    raw = driver_connection(conn)
+    if raw.autocommit and raw.info.transaction_status == TransactionStatus.IDLE:
+        with raw.transaction():
+            yield
+    else:
+        yield
+
+
+@contextmanager
 def page(conn: Conn, *, lock_wait_ms: int) -> Iterator[None]:
     """Run the block in a transaction of its own, which is committed; in a savepoint when one is open already.
 

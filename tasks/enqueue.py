@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import errors as pg
 
-from tasks.db import Conn, rows
+from tasks.db import Conn, rows, together
 from tasks.errors import DuplicateJob, PayloadError
 from tasks.ids import new_job_id
 from tasks.job import Enqueued, NewJob
@@ -55,13 +55,15 @@ def enqueue_jobs(conn: Conn, new: Sequence[NewJob], *, now: datetime | None = No
     at = check_instant("now", now)
     requests = [_checked(one) for one in new]
     done: list[Enqueued] = []
-    for joining, group in groupby(requests, key=lambda request: request.joins):
-        if joining:
-            chosen = list(group)
-            for start in range(0, len(chosen), PAGE_SIZE):
-                done += _enqueue_page(conn, chosen[start : start + PAGE_SIZE], at)
-        else:
-            done += [_enqueue_unique(conn, request, at) for request in group]
+    # A child must not be seen without its parents, nor half of a list.
+    with together(conn):
+        for joining, group in groupby(requests, key=lambda request: request.joins):
+            if joining:
+                chosen = list(group)
+                for start in range(0, len(chosen), PAGE_SIZE):
+                    done += _enqueue_page(conn, chosen[start : start + PAGE_SIZE], at)
+            else:
+                done += [_enqueue_unique(conn, request, at) for request in group]
     return done
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from psycopg import errors as pg
 
-from tasks.db import Conn, records, rows, savepoint
+from tasks.db import Conn, records, rows, savepoint, together
 from tasks.errors import DuplicateJob, JobActive, JobNotFound, JobTerminal, PayloadError
 from tasks.lanes import let_go
 from tasks.payload import NAME_BYTES_MAX, check_instant, check_seconds, check_text, check_whole, clean_error
@@ -70,11 +70,12 @@ def set_aside_job(conn: Conn, job_id: UUID, *, reason: str, now: datetime | None
 
 def _end(conn: Conn, move: str, job_id: UUID, reason: str, now: datetime | None) -> None:
     params = {"job_id": job_id, "reason": _reason(reason), "now": check_instant("now", now)}
-    status = _lock(conn, job_id)
-    if status in TERMINAL:
-        raise JobTerminal(job_id, status)
-    ((_, limit_key),) = rows(conn, move, params)
-    let_go(conn, ended=[job_id], limit_keys=[limit_key])
+    with together(conn):
+        status = _lock(conn, job_id)
+        if status in TERMINAL:
+            raise JobTerminal(job_id, status)
+        ((_, limit_key),) = rows(conn, move, params)
+        let_go(conn, ended=[job_id], limit_keys=[limit_key])
 
 
 def retry_job(conn: Conn, job_id: UUID, *, reason: str, now: datetime | None = None) -> None:

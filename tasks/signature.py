@@ -6,12 +6,14 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from tasks.db import together
 from tasks.errors import UnknownOption
 from tasks.group_result import GroupResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tasks.app import App
     from tasks.canvas import chain
     from tasks.db import Conn
     from tasks.job import NewJob
@@ -49,6 +51,11 @@ class Step(ABC):
     def submit(self, before: Before, session: Conn | None) -> Result:
         """Enqueue this to run after `before`."""
 
+    @property
+    @abstractmethod
+    def app(self) -> App | None:
+        """The app of the first task; None: there is no task in it."""
+
     @abstractmethod
     def with_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Step:
         """This, with further arguments in front and further keywords."""
@@ -74,7 +81,12 @@ class Step(ABC):
         for name in options:
             raise UnknownOption(name, f"say of which task: task.s(…).set({name}=…)")
         start = self.with_arguments(args, kwargs or {}) if args or kwargs else self
-        return start.submit(Before(), session)
+        app = start.app
+        if app is None or app.eager:
+            return start.submit(Before(), session)
+        conn = session if session is not None else app.current_session()
+        with together(conn):
+            return start.submit(Before(), conn)
 
     def delay(self, *args: Any, **kwargs: Any) -> Any:
         """Enqueue all of it in the app's current transaction; see `apply_async`."""
@@ -121,6 +133,11 @@ class Signature(Step):
             raise ValueError(f"{self!r} is immutable: it takes no further arguments")
         copy = Signature(self.task, (*args, *self.args), {**self.kwargs, **(kwargs or {})}, immutable=self.immutable)
         return copy.set(**{**self.options, **options})
+
+    @property
+    def app(self) -> App:
+        """The app of its task."""
+        return self.task.app
 
     def with_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Signature:
         """This, with further arguments in front and further keywords."""

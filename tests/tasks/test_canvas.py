@@ -240,3 +240,22 @@ def test_wrong_expiry_is_refused(app: tasks.App) -> None:
             app["echo"].apply_async(expires=expires)
     with pytest.raises(ValueError, match="expires must be"):
         app.task("x", expires=-1)(lambda: None)
+
+
+def test_chain_is_one_transaction_also_where_each_statement_is_one(
+    app: tasks.App, database_url: str, committed_db: Connection
+) -> None:
+    """Nobody may see a child before its parents, or half of a chain."""
+    add = app["add"]
+    with psycopg.connect(database_url, autocommit=True) as own:
+        with pytest.raises(TypeError):
+            chain(add.s(1, 2), add.s(1, 2)).apply_async(session=own)
+        assert enqueued(committed_db) == []
+        result = chain(add.s(1, 2), add.s(3)).apply_async(session=own)
+        queue.cancel_job(own, result.parent.id, reason="not needed")
+        parent, child = queue.get_job(own, result.parent.id), queue.get_job(own, result.id)
+        stamps = own.execute(
+            "SELECT xmin FROM tasks.job WHERE job_id = %(id)s UNION SELECT xmin FROM tasks.dependency",
+            {"id": child.job_id},
+        ).fetchall()
+    assert (parent.status, child.parent_count, len(stamps)) == ("cancelled", 1, 1)

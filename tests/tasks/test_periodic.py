@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +12,8 @@ import tasks
 from tasks import queue
 from tasks.periodic import MISSED_PAGE_MAX, PAGE_MAX, Scheduler, nominal_time, read_schedules
 from tasks.testing import drain
-from tests.tasks.running import make_app
+from tasks.timers import Timers
+from tests.tasks.running import WAIT_SECONDS, make_app
 
 pytestmark = pytest.mark.integration
 
@@ -202,3 +204,17 @@ def test_periodic_task_has_no_dedup_key_of_its_own(app: tasks.App) -> None:
     task = app.task("note", dedup=tasks.Dedup())(lambda: None)
     with pytest.raises(ValueError, match="exclude each other"):
         app.periodic(every=60)(task)
+
+
+def test_every_worker_looks_after_the_schedules(database_url: str, committed_db: Connection) -> None:
+    app = make_app(database_url, committed_db)
+    ran = threading.Event()
+    app.periodic(every=1)(app.task("often")(ran.set))
+    worker = tasks.Worker(app, grace=0)
+    timers = Timers(worker, listen=False, poll=0.1)
+    timers.start()
+    try:
+        assert ran.wait(WAIT_SECONDS)
+    finally:
+        timers.stop()
+        worker.close()
