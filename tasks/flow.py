@@ -74,7 +74,7 @@ class Flow:
         While another thread does it, this call only makes that one look again.
         """
         self._bell.set()
-        return self._turns()
+        return self.turns()
 
     def claim_and_run(self, now: datetime | None) -> Settled | None:
         """Claim one job, run and settle it in this thread; None when there is none."""
@@ -154,18 +154,19 @@ class Flow:
                     self._bell.set()
             else:
                 self._ended.append(ended)
-        self._turns()
+        self.turns()
 
     def _settle_first(self) -> None:
         """Settle what has ended before a task that may take long; the task is run whatever becomes of it."""
         try:
-            self._turns(flush=True)
+            self.turns(flush=True)
         except DATABASE_AWAY as away:
             log.warning("not settled yet: %s", describe(away))
         except Exception:
             log.exception("not settled yet")
 
-    def _turns(self, *, flush: bool = False) -> int:
+    def turns(self, *, flush: bool = False) -> int:
+        """Settle and claim for as long as it is due. Raises as `ring` does."""
         claimed = 0
         # Looked at again after the lock is free: whoever found it taken relies on that.
         while (flush or self._bell.is_set() or self._is_due()) and self._turning.acquire(blocking=False):

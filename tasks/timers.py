@@ -133,6 +133,7 @@ class Timers:
 
     def _beat(self) -> None:
         self.worker.beat(due_only=True)
+        self.worker.settle_late()
         self.worker.limit()
         if self.worker.spent and not self._told:
             # As if from outside: the same way out, with the same grace for the other tasks.

@@ -132,6 +132,10 @@ class Worker:
                 log.warning("job_id=%s claim lost while its task runs", held.claim.job_id)
         return lost
 
+    def settle_late(self) -> None:
+        """Write ends that have waited too long for others to share a commit with. Raises the database's errors."""
+        self._flow.turns()
+
     def limit(self) -> None:
         """Fail the attempts that run longer than their time limit. Raises the database's errors."""
         with self._flow.changed:

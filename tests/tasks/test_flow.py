@@ -237,6 +237,21 @@ def test_end_of_a_short_task_does_not_wait_for_a_long_one(
         wait_until_idle(one)
 
 
+def test_end_does_not_wait_for_a_short_task_that_takes_long(
+    worker: tasks.Worker, app: tasks.App, committed_db: Connection
+) -> None:
+    jobs = enqueue(app, committed_db, "note", "note")
+    first, second = claimed(worker)
+    worker._flow.slots.put(second)
+    (ended,) = run(worker, [first])
+    worker._flow._ended.append(ended)
+    worker.settle_late()
+    assert statuses(committed_db, jobs) == ["running", "running"], "the other one is about to end"
+    ended.at -= flowing.WINDOW_SECONDS
+    worker.settle_late()
+    assert statuses(committed_db, jobs) == ["succeeded", "running"]
+
+
 def test_surplus_of_long_tasks_is_left_to_others(
     worker: tasks.Worker, app: tasks.App, committed_db: Connection
 ) -> None:
