@@ -58,11 +58,12 @@ def test_text_that_postgres_cannot_store_is_refused_at_the_call_by_field(
     def note(*args: Any, **kwargs: Any) -> None:
         raise AssertionError
 
-    given: dict[str, Any] = {
+    special: dict[str, dict[str, Any]] = {
         "args": {"args": [text]},
         "kwargs": {"kwargs": {"deep": [{"inside": text}]}},
         "key of kwargs": {"kwargs": {"deep": {text: 1}}},
-    }.get(place, {place: text})
+    }
+    given = special.get(place, {place: text})
     with pytest.raises(PayloadError) as caught:
         note.apply_async(**given)
     assert caught.value.field.split("[")[0].split(".")[0] == place.removeprefix("key of ")
@@ -77,7 +78,7 @@ def test_any_other_text_arrives_as_it_was_sent(
     seen: list[object] = []
 
     @app.task("note", bind=True)
-    def note(self: tasks.Context, value: str, **more: str) -> dict[str, str]:
+    def note(self: tasks.Context, /, value: str, **more: str) -> dict[str, str]:
         seen.extend([value, more, self.scope])
         self.progress(1, text=text)
         return {text: text}
