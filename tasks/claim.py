@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tasks.db import Conn, records, rows
+from tasks.db import Conn, block, records, rows
 from tasks.job import Claim
 from tasks.payload import check_instant, check_text
 
@@ -29,11 +29,16 @@ CHECK_STEPS_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What was done before the claim. `more`: there may be claimable jobs behind what was looked at."""
+    """What was done before the claim.
+
+    `gated`: jobs with gates were ready before. `keys`: limits locked by us. `more`: there may be claimable jobs
+    behind what was looked at. `planner`: the settings that the claim's statement has to give back.
+    """
 
     gated: bool
     keys: list[str]
     more: bool
+    planner: dict[str, str]
 
 
 def claim_jobs(
@@ -54,16 +59,21 @@ def claim_jobs(
     check_text("worker", worker, 400)
     at = check_instant("now", now)
     params: dict[str, Any] = {"worker": worker, "tasks": list(tasks), "queues": list(queues), "now": at}
+    with block(conn):
+        return _claim(conn, params, limit)
+
+
+def _claim(conn: Conn, params: dict[str, Any], limit: int) -> list[Claim]:
     claims: list[Claim] = []
     page = max(CHECK_MIN, 2 * limit)
     for _ in range(CHECK_STEPS_MAX):
         params["limit"] = limit - len(claims)
         prepared = _prepare(conn, params, page)
         admitted = rows(conn, "admit_limited", {**params, "keys": prepared.keys}) if prepared.keys else []
-        taken = records(conn, "claim_jobs", Claim, {**params, "admitted": [row[0] for row in admitted]})
+        found = {**params, **prepared.planner, "admitted": [row[0] for row in admitted]}
+        claims += records(conn, "claim_jobs", Claim, found)
         if prepared.gated:
             rows(conn, "recheck_gates", {"limit": page, "keys": prepared.keys})
-        claims += taken
         if len(claims) >= limit or not prepared.more:
             break
         page = CHECK_MAX
@@ -73,9 +83,10 @@ def claim_jobs(
 def _prepare(conn: Conn, params: Mapping[str, Any], page: int) -> _Prepared:
     """Move what is due and what is not shut to where the claim looks."""
     due = {"limit": PROMOTE_MAX, "claims": params["limit"], "now": params["now"]}
-    ((promoted, _, gated),) = rows(conn, "promote_due", due)
-    if not gated:
-        return _Prepared(gated=False, keys=[], more=promoted == PROMOTE_MAX)
-    keys = [row[0] for row in rows(conn, "lock_limits", {"limit": page})]
-    ((seen, _, _),) = rows(conn, "check_gates", {"limit": page, "keys": keys, "claims": params["limit"]})
-    return _Prepared(gated=True, keys=keys, more=seen == page or promoted == PROMOTE_MAX)
+    ((promoted, _, seqscan, jit, unchecked, gated, limited),) = rows(conn, "promote_due", due)
+    more = promoted == PROMOTE_MAX
+    keys = [row[0] for row in rows(conn, "lock_limits", {"limit": page})] if limited and (unchecked or gated) else []
+    if unchecked:
+        ((seen, _, _),) = rows(conn, "check_gates", {"limit": page, "keys": keys, "claims": params["limit"]})
+        more |= seen == page
+    return _Prepared(gated=gated, keys=keys, more=more, planner={"seqscan": seqscan, "jit": jit})

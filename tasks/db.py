@@ -66,6 +66,17 @@ def records(conn: Conn, name: str, kind: type[Row], params: Mapping[str, Any]) -
 
 
 @contextmanager
+def block(conn: Conn) -> Iterator[None]:
+    """Keep the statements of the block in one transaction: the caller's, or one of its own under autocommit."""
+    raw = driver_connection(conn)
+    if raw.autocommit and raw.info.transaction_status == TransactionStatus.IDLE:
+        with raw.transaction():
+            yield
+    else:
+        yield
+
+
+@contextmanager
 def savepoint(conn: Conn) -> Iterator[None]:
     """Undo the block when it raises, leaving the caller's transaction usable.
 

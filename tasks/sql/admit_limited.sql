@@ -18,8 +18,11 @@ CROSS JOIN LATERAL (
       AND j.task = ANY (%(tasks)s::text[])
       AND j.queue = ANY (%(queues)s::text[])
       AND NOT EXISTS (SELECT FROM tasks.queue AS q WHERE q.queue = j.queue)
-      AND (j.after_tasks = '{}' OR NOT EXISTS (SELECT FROM tasks.blockers(j.job_id, j.scope, j.after_tasks)))
-      AND (j.parent_count = 0 OR NOT EXISTS (SELECT FROM tasks.unmet_parents(j.job_id, j.on_parent_failure)))
+      AND (j.after_tasks = '{}' OR (
+          SELECT b.job_id FROM tasks.blockers(j.job_id, j.scope, j.after_tasks) AS b ORDER BY b.task LIMIT 1) IS NULL)
+      AND (j.parent_count = 0 OR (
+          SELECT p.parent_id FROM tasks.unmet_parents(j.job_id, j.on_parent_failure) AS p
+          ORDER BY p.position LIMIT 1) IS NULL)
     ORDER BY j.priority DESC, j.created_at, j.seq
     LIMIT %(limit)s::bigint
 ) AS a

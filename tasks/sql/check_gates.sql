@@ -18,7 +18,7 @@ WITH head AS MATERIALIZED (
     FROM head
     JOIN tasks.job AS j USING (job_id)
     LEFT JOIN LATERAL (
-        SELECT b.job_id FROM tasks.blockers(j.job_id, j.scope, j.after_tasks) AS b LIMIT 1) AS gate
+        SELECT b.job_id FROM tasks.blockers(j.job_id, j.scope, j.after_tasks) AS b ORDER BY b.task LIMIT 1) AS gate
         ON j.after_tasks <> '{}'
     -- The last parent: of those that run one after the other it is the one to end last.
     LEFT JOIN LATERAL (
@@ -53,7 +53,9 @@ WITH head AS MATERIALIZED (
     UPDATE tasks.job AS j
     SET lane = d.lane, parked_on = CASE WHEN d.lane = 'parked' THEN d.blocker_id END
     FROM decided AS d
-    WHERE j.job_id = d.job_id AND j.status = 'pending' AND j.lane = 'unchecked' AND d.lane <> 'unchecked'
+    -- By the id alone, the row is locked: status and lane would lead the planner to a partial index that it takes for
+    -- empty, to walk all of it for each row.
+    WHERE j.job_id = d.job_id AND d.lane <> 'unchecked'
     RETURNING j.lane, j.queue
 ), rung AS MATERIALIZED (
     -- More than this claim takes: whoever looked meanwhile found them locked.

@@ -2,10 +2,12 @@
 -- The lane is a hint: it says where to look. The lock clause re-reads `j` when it changed after the snapshot, but
 -- the gate's blockers come from the snapshot: a blocker that was committed in between is not seen. That claim is
 -- early, not wrong: its task finds the gap, sees the live blocker and postpones itself. Limits are counted before,
--- under their locks: see admit_limited.
+-- under their locks: see admit_limited. ORDER BY makes the planner come to a blocker by its index, not by luck.
+-- The planner's settings, changed by promote_due, are what they were afterwards.
 WITH clock AS MATERIALIZED (
     SELECT
         COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now,
+        set_config('enable_seqscan', %(seqscan)s::text, true), set_config('jit', %(jit)s::text, true),
         ARRAY(SELECT unnest(%(queues)s::text[]) EXCEPT SELECT q.queue FROM tasks.queue AS q) AS queues
 ), picked AS MATERIALIZED (
     SELECT j.job_id
@@ -19,9 +21,12 @@ WITH clock AS MATERIALIZED (
       AND j.queue = ANY ((SELECT queues FROM clock)::text[])
       AND (NOT j.gated OR (
             (j.limit_key IS NULL OR j.job_id = ANY (%(admitted)s::uuid[]))
-            AND (j.after_tasks = '{}' OR NOT EXISTS (SELECT FROM tasks.blockers(j.job_id, j.scope, j.after_tasks)))
-            AND (j.parent_count = 0 OR NOT EXISTS (
-                SELECT FROM tasks.unmet_parents(j.job_id, j.on_parent_failure)))))
+            AND (j.after_tasks = '{}' OR (
+                SELECT b.job_id FROM tasks.blockers(j.job_id, j.scope, j.after_tasks) AS b
+                ORDER BY b.task LIMIT 1) IS NULL)
+            AND (j.parent_count = 0 OR (
+                SELECT p.parent_id FROM tasks.unmet_parents(j.job_id, j.on_parent_failure) AS p
+                ORDER BY p.position LIMIT 1) IS NULL)))
     ORDER BY j.priority DESC, j.created_at, j.seq
     LIMIT %(limit)s::bigint
     FOR UPDATE OF j SKIP LOCKED

@@ -1,8 +1,14 @@
 -- Before a claim: pending jobs that have become due move from the lane `later` into the one where they are looked
--- for; and is there any job with a gate to look at? ORDER BY in the probes keeps the planner on the partial
+-- for; and are there jobs with gates to look at: unchecked ones, ready ones, any with a limit? ORDER BY in the probes keeps the planner on the partial
 -- indexes, which are nearly empty, whatever its statistics say.
+-- For the statements that follow, it must not take a walk over the table for a short one either: it guesses the
+-- blockers of a job it has not seen to be many, or the claim to be worth compiling. The last one gives both back.
 WITH clock AS MATERIALIZED (
-    SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now
+    SELECT
+        COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now,
+        current_setting('enable_seqscan') AS seqscan, current_setting('jit') AS jit
+), narrowed AS MATERIALIZED (
+    SELECT seqscan, jit, set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true) FROM clock
 ), due AS MATERIALIZED (
     SELECT j.job_id
     FROM tasks.job AS j
@@ -24,10 +30,15 @@ WITH clock AS MATERIALIZED (
 SELECT
     (SELECT count(*) FROM promoted) AS promoted,
     (SELECT count(*) FROM rung) AS rung,
+    (SELECT seqscan FROM narrowed) AS seqscan,
+    (SELECT jit FROM narrowed) AS jit,
     EXISTS (SELECT FROM promoted WHERE gated)
     OR COALESCE((
         SELECT true FROM tasks.job AS j WHERE j.status = 'pending' AND j.lane = 'unchecked'
-        ORDER BY j.priority DESC, j.created_at, j.seq LIMIT 1), false)
-    OR COALESCE((
+        ORDER BY j.priority DESC, j.created_at, j.seq LIMIT 1), false) AS unchecked,
+    COALESCE((
         SELECT true FROM tasks.job AS j WHERE j.status = 'pending' AND j.lane = 'ready' AND j.gated
-        ORDER BY j.priority DESC, j.created_at, j.seq LIMIT 1), false) AS gated
+        ORDER BY j.priority DESC, j.created_at, j.seq LIMIT 1), false) AS gated,
+    COALESCE((
+        SELECT true FROM tasks.job AS j WHERE j.status = 'pending' AND j.limit_key IS NOT NULL
+        ORDER BY j.limit_key LIMIT 1), false) AS limited

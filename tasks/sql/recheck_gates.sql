@@ -10,8 +10,12 @@ WITH head AS MATERIALIZED (
 ), shut AS MATERIALIZED (
     SELECT j.job_id
     FROM tasks.job AS j JOIN head AS h USING (job_id)
-    WHERE (h.after_tasks <> '{}' AND EXISTS (SELECT FROM tasks.blockers(h.job_id, h.scope, h.after_tasks)))
-       OR (h.parent_count > 0 AND EXISTS (SELECT FROM tasks.unmet_parents(h.job_id, h.on_parent_failure)))
+    WHERE (h.after_tasks <> '{}' AND (
+            SELECT b.job_id FROM tasks.blockers(h.job_id, h.scope, h.after_tasks) AS b
+            ORDER BY b.task LIMIT 1) IS NOT NULL)
+       OR (h.parent_count > 0 AND (
+            SELECT p.parent_id FROM tasks.unmet_parents(h.job_id, h.on_parent_failure) AS p
+            ORDER BY p.position LIMIT 1) IS NOT NULL)
        OR (h.limit_key = ANY (%(keys)s::text[])
            AND (SELECT count(*) FROM tasks.running_of(h.limit_key)) >= h.limit_max)
     FOR UPDATE OF j SKIP LOCKED
@@ -19,5 +23,6 @@ WITH head AS MATERIALIZED (
 UPDATE tasks.job AS j
 SET lane = 'unchecked'
 FROM shut
-WHERE j.job_id = shut.job_id AND j.status = 'pending' AND j.lane = 'ready'
+-- Compared as a row, lest the planner walk the whole partial index of such rows instead of looking the id up.
+WHERE j.job_id = shut.job_id AND (j.status, j.lane) IS NOT DISTINCT FROM ('pending', 'ready')
 RETURNING j.job_id

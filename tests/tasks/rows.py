@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 START = datetime(2030, 1, 1, tzinfo=UTC)
 INDEX = "mpack.index"
 PREBUILD = "fetch.mpack.prebuild"
+PLANNER = {"seqscan": "on", "jit": "off"}
 TASKS = (INDEX, PREBUILD, "gc")
 
 

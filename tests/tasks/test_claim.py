@@ -8,7 +8,7 @@ import psycopg
 
 from tasks import queue
 from tasks.db import statement
-from tests.tasks.rows import INDEX, at, claim, claim_one, endings, enqueue, enqueue_and_claim, status_of
+from tests.tasks.rows import INDEX, PLANNER, at, claim, claim_one, endings, enqueue, enqueue_and_claim, status_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,6 +135,14 @@ def test_a_heartbeat_waits_for_nobody_and_still_counts_a_locked_claim_as_held(
     assert queue.get_job(committed_db, busy.job_id).heartbeat_at == at(1)
 
 
+def test_a_claim_leaves_the_planners_settings_as_they_were(db: Db) -> None:
+    db.execute("SET LOCAL jit = 'on'")
+    enqueue(db, INDEX, scope="r")
+    enqueue(db, "gc", scope="r", after_tasks=(INDEX,))
+    claim(db, limit=5)
+    assert db.execute("SELECT current_setting('enable_seqscan'), current_setting('jit')").fetchone() == ("on", "on")
+
+
 def test_claims_find_their_plan_in_the_partial_index(db: Db) -> None:
     db.execute(
         "INSERT INTO tasks.job (job_id, task, scope, payload, created_at, available_at, lease_seconds, attempts_max,"
@@ -143,7 +151,15 @@ def test_claims_find_their_plan_in_the_partial_index(db: Db) -> None:
         " FROM generate_series(1, 20000) AS n"
     )
     db.execute("ANALYZE tasks.job")
-    params = {"worker": "w", "tasks": ["gc"], "queues": ["default"], "limit": 100, "now": None, "admitted": []}
+    params = {
+        "worker": "w",
+        "tasks": ["gc"],
+        "queues": ["default"],
+        "limit": 100,
+        "now": None,
+        "admitted": [],
+        **PLANNER,
+    }
     text = statement("claim_jobs")
     plan = "\n".join(row[0] for row in db.execute(b"EXPLAIN " + text, params))
     assert "Index Scan using job_claim" in plan

@@ -166,6 +166,7 @@ def test_gates_refuse_nonsense() -> None:
 def test_a_limit_job_that_waits_is_out_of_the_claims_way(db: Db) -> None:
     jobs = limited(db, 50)
     claim_one(db)
-    assert claim(db, limit=50) == []
+    for _ in range(2):
+        assert claim(db, limit=50) == []
     assert {queue.get_job(db, job_id).lane for job_id in jobs[1:]} == {"parked"}
     assert status_of(db, jobs[0]) == "running"

@@ -14,6 +14,7 @@ from tasks.testing import check_invariants
 from tests.tasks.racing import Db, Failpoint, blocked
 from tests.tasks.rows import (
     INDEX,
+    PLANNER,
     PREBUILD,
     TASKS,
     at,
@@ -136,7 +137,15 @@ def test_a_claim_may_miss_a_blocker_committed_after_its_snapshot_and_then_postpo
     committed_db.commit()
     stale = connect()
     failpoint.take(stale)
-    asked = {"worker": "w", "tasks": list(TASKS), "queues": ["default"], "limit": 1, "admitted": [], "now": at(3)}
+    asked = {
+        "worker": "w",
+        "tasks": list(TASKS),
+        "queues": ["default"],
+        "limit": 1,
+        "admitted": [],
+        "now": at(3),
+        **PLANNER,
+    }
     with failpoint.shut(), blocked(connect(), stale, lambda: records(stale, "claim_jobs", Claim, asked)) as claiming:
         enqueue(committed_db, INDEX, scope="r", now=2)
         committed_db.commit()
@@ -162,7 +171,15 @@ def test_a_join_takes_its_job_out_of_the_reach_of_a_claim_with_an_old_snapshot(
     committed_db.commit()
     stale = connect()
     failpoint.take(stale)
-    asked = {"worker": "w", "tasks": list(TASKS), "queues": ["default"], "limit": 1, "admitted": [], "now": at(3)}
+    asked = {
+        "worker": "w",
+        "tasks": list(TASKS),
+        "queues": ["default"],
+        "limit": 1,
+        "admitted": [],
+        "now": at(3),
+        **PLANNER,
+    }
     with failpoint.shut(), blocked(connect(), stale, lambda: records(stale, "claim_jobs", Claim, asked)) as claiming:
         index = enqueue(committed_db, INDEX, scope="r", now=2).job_id
         assert enqueue(committed_db, PREBUILD, now=2, **prebuild) == Enqueued(job_id, "joined")
