@@ -142,7 +142,8 @@ class World:
 
     def unexpected(self) -> list[str]:
         """Lines of the logs that tell of an error which nobody had thought of."""
-        lines = (line for log in (self._state.directory / "log").glob("*-*.log") for line in log.open(errors="replace"))
+        logs = (log.read_text(errors="replace") for log in (self._state.directory / "log").glob("*-*.log"))
+        lines = (line for log in logs for line in log.splitlines())
         return [line.strip() for line in lines if any(phrase in line for phrase in UNEXPECTED)]
 
     def _kill(self, children: list[Child], kind: str, pick: int) -> None:
