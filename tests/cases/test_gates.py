@@ -54,6 +54,31 @@ def test_a_child_runs_once_however_its_parents_end_while_it_is_added(
     assert claim(committed_db, now=4, limit=10) == []
 
 
+@pytest.mark.parametrize("order", [("first", "second"), ("second", "first")], ids=", ".join)
+@pytest.mark.parametrize("looked", [False, True], ids=["unseen", "seen by a claim in between"])
+def test_a_parked_child_is_woken_by_the_last_of_its_parents_without_a_sweep(
+    committed_db: Db, connect: Callable[[], Db], order: tuple[str, ...], looked: bool
+) -> None:
+    """Case 24: a claim has put the child aside before; its parents end in two transactions at once."""
+    parents = [enqueue_and_claim(committed_db, INDEX) for _ in range(2)]
+    child = enqueue(committed_db, now=2, parents=[parent.job_id for parent in parents]).job_id
+    committed_db.commit()
+    assert claim(committed_db, now=3, limit=10) == []
+    committed_db.commit()
+    assert queue.get_job(committed_db, child).lane == "parked"
+    committed_db.commit()
+    open_ones = {"first": connect(), "second": connect()}
+    for name, parent in zip(open_ones, parents, strict=True):
+        queue.finish_job(open_ones[name], parent.ref, now=at(4))
+    open_ones[order[0]].commit()
+    if looked:
+        assert claim(committed_db, now=5, limit=10) == []
+        committed_db.commit()
+    open_ones[order[1]].commit()
+    assert [held.job_id for held in claim(committed_db, now=6, limit=10)] == [child]
+    committed_db.commit()
+
+
 def crash(db: Db) -> UUID:
     """A parent whose worker is killed until its budget is gone."""
     held = enqueue_and_claim(db, INDEX, attempts_max=2, lease_seconds=10.0)
