@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -12,7 +13,7 @@ import pytest
 import tasks
 from tasks import queue
 from tasks.errors import ClaimLost
-from tasks.job import SweepCounts, WorkerInfo
+from tasks.job import NewJob, SweepCounts, WorkerInfo
 from tasks.operate import prune_jobs
 from tasks.sweep import sweep
 from tasks.testing import check_invariants, drain
@@ -100,6 +101,54 @@ def test_a_failure_that_collides_with_its_successor_ends_the_run_and_not_the_wor
     row = job_row(committed_db, first)
     assert (row["status"], row["attempt_count"], row["claim_token"]) == ("cancelled", 1, None)
     assert endings(committed_db, first) == ["FAILED"]
+    check_invariants(committed_db)
+
+
+CROWD = 8
+CROWD_SECONDS = 10.0
+
+
+@pytest.mark.slow
+def test_a_crowd_of_sweeps_and_claimers_meets_no_deadlock(committed_db: Db, connect: Callable[[], Db]) -> None:
+    """Case 10: eight of each for ten seconds; half of the claims are dropped, every seventh job has a key."""
+    new = [
+        NewJob(
+            "gc",
+            {"args": [], "kwargs": {}},
+            lease_seconds=0.02,
+            attempts_max=1000,
+            dedup_key=None if n % 7 else f"k{n}",
+            limit_key="few" if n % 10 == 0 else None,
+            limit_max=3 if n % 10 == 0 else None,
+        )
+        for n in range(3000)
+    ]
+    made = [done.job_id for done in queue.enqueue_jobs(committed_db, new)]
+    committed_db.commit()
+    until = time.monotonic() + CROWD_SECONDS
+
+    def claimer(conn: Db, name: str) -> int:
+        claims = 0
+        while time.monotonic() < until:
+            batch = queue.claim_jobs(conn, worker=name, tasks=["gc"], queues=["default"], limit=6)
+            conn.commit()
+            queue.finish_jobs(conn, [(held.ref, None) for held in batch[::2]])
+            queue.enqueue_jobs(conn, [NewJob("gc", held.payload, dedup_key=held.dedup_key) for held in batch[:1]])
+            conn.commit()
+            claims += len(batch)
+        return claims
+
+    def sweeper(conn: Db) -> int:
+        taken_back = 0
+        while time.monotonic() < until:
+            taken_back += sweep(conn).total
+        return taken_back
+
+    with ThreadPoolExecutor(2 * CROWD) as pool:
+        claims = [pool.submit(claimer, connect(), f"w{n}") for n in range(CROWD)]
+        swept = [pool.submit(sweeper, connect()) for _ in range(CROWD)]
+    assert sum(future.result() for future in claims) > len(made) / 2
+    assert sum(future.result() for future in swept) > 100
     check_invariants(committed_db)
 
 
