@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PROMOTE_MAX = 1000
 """Jobs that become due in one step of a claim."""
-CHECK_MIN = 16
+CHECK_MIN = 8
 """Unchecked jobs that a claim looks at in any case, beside two for each job that it may take."""
 CHECK_MAX = 1000
 CHECK_STEPS_MAX = 10
