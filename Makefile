@@ -7,7 +7,7 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-all chaos bench lint format types all lock db-shell clean
+.PHONY: help setup run test test-all chaos bench property lint format types all lock db-shell clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -28,6 +28,9 @@ chaos: $(STAMP) ## Kill workers, connections and the database under load for SEC
 
 bench: $(STAMP) ## The queue beside raw psycopg loops, about five minutes; QUICK=1: one
 	@$(BIN)/python -m bench.queue $(if $(QUICK),--quick)
+
+property: $(STAMP) ## Run the queue beside its model, 2,000 random histories; SEED=n repeats a run
+	@$(BIN)/pytest -q tests/tasks/test_property.py --hypothesis-profile=deep -o timeout=0 $(if $(SEED),--hypothesis-seed=$(SEED))
 
 lint: $(STAMP) ## ruff, and the import rules of setup.cfg
 	@$(BIN)/ruff check .
