@@ -64,7 +64,7 @@ class Holding(Protocol):
         """Raise SoftTimeLimitExceeded, once, when the soft limit is over."""
 
     def save_progress(self, progress: Mapping[str, Any]) -> None:
-        """Write the progress of the job; raises ClaimLost."""
+        """Write the progress of the job; raises ClaimLost and JobTerminal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,10 @@ class Context:
         return f"{name}.{self._holding.token if self._holding is not None else uuid4()}"
 
     def progress(self, done: int, total: int | None = None, text: str = "") -> None:
-        """Show how far the job is, in a transaction of its own, at once visible. Raises ClaimLost."""
+        """Show how far the job is, in a transaction of its own, at once visible.
+
+        Raises ClaimLost, and JobTerminal when the job has ended meanwhile, e.g. was cancelled.
+        """
         if self._holding is not None:
             self._holding.check_soft_limit()
             self._holding.save_progress({"done": done, "total": total, "text": text})
