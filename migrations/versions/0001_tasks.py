@@ -218,9 +218,8 @@ CREATE INDEX job_blocker ON tasks.job (scope, task) WHERE finished_at IS NULL;
 CREATE UNIQUE INDEX job_pending_key ON tasks.job (task, dedup_key)
     WHERE status = 'pending' AND dedup_key IS NOT NULL;
 CREATE UNIQUE INDEX job_once_key ON tasks.job (task, dedup_key) WHERE dedup_mode = 'once';
-CREATE INDEX job_newest ON tasks.job (seq);
-CREATE INDEX job_unwell ON tasks.job (status, seq) WHERE status IN ('failed', 'cancelled', 'quarantined');
-CREATE INDEX job_scope ON tasks.job (scope, task, seq) WHERE scope <> '';
+CREATE INDEX job_unwell ON tasks.job (status, job_id) WHERE status IN ('failed', 'cancelled', 'quarantined');
+CREATE INDEX job_scope ON tasks.job (scope, task, job_id) WHERE scope <> '';
 CREATE UNIQUE INDEX attempt_one_open ON tasks.attempt (job_id) WHERE result IS NULL;
 CREATE INDEX dependency_parent ON tasks.dependency (parent_id);
 """

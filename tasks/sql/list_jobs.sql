@@ -1,4 +1,4 @@
--- The newest jobs that match every filter given.
+-- The newest jobs that match every filter given. The ids are ordered by time; no index is needed but theirs.
 SELECT
     job_id, seq, task, queue, scope, payload, priority, status, after_tasks, created_at, available_at,
     lease_seconds, attempts_max, attempt_count, claim_count, postpones_max, postpone_count, claim_token,
@@ -12,5 +12,5 @@ WHERE (%(status)s::text IS NULL OR status = %(status)s::text)
   AND (%(task)s::text IS NULL OR task = %(task)s::text)
   AND (%(scope)s::text IS NULL OR scope = %(scope)s::text)
   AND (%(queue)s::text IS NULL OR queue = %(queue)s::text)
-ORDER BY seq DESC
+ORDER BY job_id DESC
 LIMIT %(limit)s::bigint

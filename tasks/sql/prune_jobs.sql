@@ -1,6 +1,6 @@
 -- Retention: deletes one bite of jobs that ended long enough ago, with their attempts, parents and operations.
 -- Kept beyond that: a parent that a waiting child still asks for, and a job of mode `once`, whose key is unique for
--- as long as the row is there.
+-- as long as the row is there. A periodic task's job goes: its schedule's row remembers the nominal time.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now
 ), kept AS MATERIALIZED (
@@ -11,7 +11,8 @@ WITH clock AS MATERIALIZED (
     FROM tasks.job AS j JOIN kept AS k ON k.status = j.status
     WHERE j.finished_at <= k.until
       AND j.finished_at <= (SELECT max(until) FROM kept)
-      AND (j.dedup_mode IS DISTINCT FROM 'once' OR %(forget_once)s::bool)
+      AND (j.dedup_mode IS DISTINCT FROM 'once' OR %(forget_once)s::bool OR EXISTS (
+          SELECT FROM tasks.schedule AS s WHERE starts_with(j.dedup_key, 'periodic:' || s.name || '@')))
       AND NOT EXISTS (
           SELECT FROM tasks.dependency AS d JOIN tasks.job AS c ON c.job_id = d.child_id
           WHERE d.parent_id = j.job_id AND c.finished_at IS NULL)

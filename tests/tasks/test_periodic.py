@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import tasks
-from tasks import queue
+from tasks import operate, queue
 from tasks.periodic import MISSED_PAGE_MAX, PAGE_MAX, Scheduler, nominal_time, read_schedules
 from tasks.testing import drain
 from tasks.timers import Timers
@@ -58,6 +58,18 @@ def test_one_job_per_nominal_time_whoever_looks_and_how_often(db: Connection, ap
             scheduler.tick(db, now=START + timedelta(minutes=minute))
     assert nominal_times(db) == [datetime(2027, 3, 28, 1, tzinfo=UTC), datetime(2027, 3, 29, 0, 30, tzinfo=UTC)]
     assert skipped(db, app) == 0
+
+
+def test_jobs_of_the_past_may_be_pruned_and_do_not_come_again(db: Connection, app: tasks.App) -> None:
+    nightly(app)
+    scheduler = Scheduler(app)
+    scheduler.tick(db, now=START)
+    scheduler.tick(db, now=hours(24))
+    (claim,) = queue.claim_jobs(db, worker="w", tasks=["nightly"], queues=["default"], limit=9, now=hours(24))
+    queue.finish_job(db, claim.ref, now=hours(24))
+    assert operate.prune_jobs(db, keep={"succeeded": 60.0}, now=hours(25)) == 1
+    assert [scheduler.tick(db, now=hours(number)) for number in (24, 25, 26)] == [[], [], []]
+    assert nominal_times(db) == []
 
 
 def test_clock_that_is_stepped_back_makes_no_second_job(db: Connection, app: tasks.App) -> None:
