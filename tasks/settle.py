@@ -12,7 +12,7 @@ from tasks.errors import JobTerminal, PayloadError
 from tasks.holding import REFUSED, Held
 from tasks.payload import encode
 from tasks.pool import DATABASE_AWAY, Pool
-from tasks.states import Status
+from tasks.states import Ending
 from tasks.verdict import (
     Committed,
     Failed,
@@ -98,8 +98,7 @@ class Settler:
             try:
                 return self._write_alone(held, verdict)
             except REFUSED as refusal:
-                # A commit whose answer was lost has happened all the same: the refusal is our own success.
-                if ended.unanswered and isinstance(verdict, Succeeded) and _is_success(refusal):
+                if ended.unanswered and self._was_written(held, refusal):
                     return "succeeded"
                 held.lost = True
                 log.warning("job_id=%s claim lost, nothing written: %s", held.claim.job_id, refusal)
@@ -122,6 +121,21 @@ class Settler:
                 log.warning("job_id=%s verdict not stored", held.claim.job_id, exc_info=error)
                 verdict = verdict_of(error, self._app[held.claim.task], held.claim.attempts_max)
                 replaced = True
+
+    def _was_written(self, held: Held, refusal: Exception) -> bool:
+        """Whether a commit whose answer was lost has happened all the same: the refusal is our own success.
+
+        The job's status alone does not tell: another attempt may have succeeded since.
+        """
+        if not isinstance(refusal, JobTerminal):
+            return False
+        try:
+            with self._pool.transaction() as conn:
+                attempts = queue.attempts_of(conn, held.claim.job_id)
+        except DATABASE_AWAY:
+            return False  # said of the log only: the database knows what became of the job
+        ours = [attempt.result for attempt in attempts if attempt.claim_token == held.claim.claim_token]
+        return ours == [Ending.SUCCEEDED]
 
     def _write_alone(self, held: Held, verdict: Verdict) -> str:
         if isinstance(verdict, Committed):
@@ -159,10 +173,6 @@ def _can_be_stored(result: object) -> bool:
     except PayloadError:
         return False
     return True
-
-
-def _is_success(refusal: Exception) -> bool:
-    return isinstance(refusal, JobTerminal) and refusal.status == Status.SUCCEEDED
 
 
 def log_attempt(ended: Ended, outcome: str) -> Settled:

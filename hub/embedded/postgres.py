@@ -207,6 +207,7 @@ class Postgres:
             env=self._environment(),
             cwd=self.home,
             identity=self.identity.word,
+            stop_signal=signal.SIGKILL,  # nothing of a half-made directory is worth an orderly end
         )
         try:
             status = child.ended(START_SECONDS)
