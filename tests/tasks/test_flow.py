@@ -145,6 +145,23 @@ def test_batch_whose_commit_was_not_answered_is_known_for_its_own_success(
     assert "claim lost" not in caplog.text
 
 
+def test_success_of_another_attempt_is_not_taken_for_an_unanswered_one_of_ours(
+    worker: tasks.Worker, app: tasks.App, committed_db: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.task("again")(lambda: None)
+    jobs = enqueue(app, committed_db, "again")
+    (ended,) = run(worker, claimed(worker))
+    ended.unanswered = True
+    assert sweep(committed_db, now=later()).requeued == 1
+    committed_db.commit()
+    drain(app, now=later())
+    worker._flow.slots.put(ended)
+    worker.start_slots()
+    wait_until_idle(worker)
+    assert endings(committed_db, jobs[0]) == ["ABANDONED", "SUCCEEDED"]
+    assert "claim lost" in caplog.text
+
+
 def test_job_that_ended_but_was_not_written_runs_again_after_a_crash(
     worker: tasks.Worker, app: tasks.App, committed_db: Connection
 ) -> None:
