@@ -54,7 +54,7 @@ def main(names: list[str]) -> None:
             supervisor.migrate(upgrade)
             supervisor.start_hub()
             supervisor.wait_healthy()
-            token = operator_token(state, supervisor.environ, f"{supervisor.url}/example/hello")
+            token = operator_token(state, supervisor.environ["DATABASE_URL"], f"{supervisor.url}/example/hello")
             for name in names:
                 measure(supervisor, token, WORLDS[name](), Path(folder))
         finally:
