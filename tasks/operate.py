@@ -81,7 +81,7 @@ def _end(conn: Conn, move: str, job_id: UUID, reason: str, now: datetime | None)
 def retry_job(conn: Conn, job_id: UUID, *, reason: str, now: datetime | None = None) -> None:
     """T11: put a failed, cancelled or quarantined job back into the queue, due at once; its history stays.
 
-    A spent budget is raised by one attempt. Raises JobNotFound, JobActive when it waits or runs, JobTerminal when it
+    Its budgets grow by one, spent or not. Raises JobNotFound, JobActive when it waits or runs, JobTerminal when it
     has succeeded, DuplicateJob when a pending job has its key, PayloadError.
     """
     params = {"job_id": job_id, "reason": _reason(reason), "now": check_instant("now", now)}

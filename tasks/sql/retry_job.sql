@@ -1,5 +1,5 @@
--- T11: failed, cancelled or quarantined to pending, by a person. What was spent stays spent: a spent budget is
--- raised by one. An expiry that is over is lifted, or the next sweep would end the job again.
+-- T11: failed, cancelled or quarantined to pending, by a person. What was spent stays spent, and the
+-- budgets grow by one. An expiry that is over is lifted, or the next sweep would end the job again.
 -- The job is locked: see lock_job. The unique index refuses the move when a pending job has the key.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now
@@ -7,8 +7,8 @@ WITH clock AS MATERIALIZED (
     UPDATE tasks.job AS j
     SET status = 'pending', available_at = clock.now,
         lane = CASE WHEN j.gated THEN 'unchecked' ELSE 'ready' END,
-        attempts_max = GREATEST(j.attempts_max, j.attempt_count + 1),
-        postpones_max = GREATEST(j.postpones_max, j.postpone_count + 1),
+        attempts_max = j.attempts_max + 1,
+        postpones_max = j.postpones_max + 1,
         expires_at = CASE WHEN j.expires_at > clock.now THEN j.expires_at END,
         finished_at = NULL, cancel_reason = NULL, superseded_by = NULL
     FROM clock

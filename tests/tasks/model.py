@@ -179,8 +179,8 @@ class Model:
 
     def retry(self, job: ModelJob) -> None:
         job.status, job.cancel_reason, job.superseded_by, job.available = "pending", None, None, self.now
-        job.attempts_max = max(job.attempts_max, job.attempt_count + 1)
-        job.postpones_max = max(job.postpones_max, job.postpone_count + 1)
+        job.attempts_max += 1
+        job.postpones_max += 1
         if job.expires is not None and job.expires <= self.now:
             job.expires = None
 

@@ -107,12 +107,12 @@ def test_a_retry_adds_exactly_one_start_to_a_spent_budget_and_keeps_the_history(
     check_invariants(db)
 
 
-def test_a_retry_leaves_a_budget_that_is_not_spent_as_it_is(db: Db) -> None:
+def test_a_retry_adds_one_run_to_a_budget_that_is_not_spent(db: Db) -> None:
     held = enqueue_and_claim(db, attempts_max=5)
     queue.quarantine_job(db, held.ref, code="BAD", detail="x", now=at(2))
     queue.retry_job(db, held.job_id, reason="looked at it", now=at(3))
     job = queue.get_job(db, held.job_id)
-    assert (job.status, job.attempt_count, job.attempts_max) == ("pending", 1, 5)
+    assert (job.status, job.attempt_count, job.attempts_max) == ("pending", 1, 6)
 
 
 def test_a_retry_rings_and_shows_its_reason(db: Db) -> None:
