@@ -29,8 +29,9 @@ chaos: $(STAMP) ## Kill workers, connections and the database under load for SEC
 bench: $(STAMP) ## The queue beside raw psycopg loops, about five minutes; QUICK=1: one
 	@$(BIN)/python -m bench.queue $(if $(QUICK),--quick)
 
-property: $(STAMP) ## Run the queue beside its model, 2,000 random histories; SEED=n repeats a run
-	@$(BIN)/pytest -q tests/tasks/test_property.py --hypothesis-profile=deep -o timeout=0 $(if $(SEED),--hypothesis-seed=$(SEED))
+property: $(STAMP) ## Run the queue beside its model, HISTORIES (2,000) random ones; SEED=n repeats a run
+	@$(BIN)/pytest -q -s tests/tasks/test_property.py --hypothesis-profile=deep -o timeout=0 \
+		$(if $(HISTORIES),--histories=$(HISTORIES)) $(if $(SEED),--hypothesis-seed=$(SEED))
 
 lint: $(STAMP) ## ruff, and the import rules of setup.cfg
 	@$(BIN)/ruff check .

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from storage import S3Settings, S3Store, Store
 
 ROOT = Path(__file__).parent.parent
-# More examples: pytest --hypothesis-profile=deep.
+# More examples: pytest --hypothesis-profile=deep; of the queue's property test alone: --histories=N.
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=50)
 hypothesis.settings.register_profile("ci", deadline=None, max_examples=200, print_blob=True)
 hypothesis.settings.register_profile("deep", deadline=None, max_examples=2_000, print_blob=True)
@@ -35,6 +35,11 @@ hypothesis.settings.load_profile("fast")
 
 CONNECT_SECONDS = 10
 SERVERS = pytest.StashKey[Servers]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What `make property` says."""
+    parser.addoption("--histories", type=int, help="how many random histories the queue's property test runs")
 
 
 def pytest_configure(config: pytest.Config) -> None:

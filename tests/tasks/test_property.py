@@ -3,11 +3,14 @@
 After every move the rows and the attempts equal the model's; a pending job has no reason to wait exactly when
 the model says that it may be claimed. At the end everything is drained, the oracle holds, and for each accepted
 enqueue some run has started later. Zombies are no special case: any claim there ever was may
-write at any time. `--hypothesis-profile=deep` for more, `--hypothesis-seed=N` to repeat a run.
+write at any time. `--histories=N` for more than the profile says, `--hypothesis-seed=N` to repeat a run; with `-s`
+the run says what it has done.
 """
 
 from __future__ import annotations
 
+import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -56,9 +59,11 @@ PICK = st.integers(0, 10_000)
 class QueueMachine(RuleBasedStateMachine):
     """One database transaction per run, rolled back at its end."""
 
-    def __init__(self, conn: psycopg.Connection[Any]) -> None:
+    def __init__(self, conn: psycopg.Connection[Any], histories: list[int]) -> None:
+        """`histories` gets the number of moves of this one."""
         super().__init__()
         self.conn = conn
+        self.histories = histories
         self.model = Model()
         self.refs: list[Ref] = []
         self.events = 0
@@ -311,6 +316,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Drain: every promise is kept, and nothing stays."""
+        self.histories.append(self.events - 1)
         try:
             for name in QUEUES:
                 self.pause_or_resume(name, pause=False)
@@ -373,13 +379,18 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 def test_any_sequence_of_moves_leaves_the_queue_as_the_model_says(
-    db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+    db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     # Wider than any run here makes gated jobs: order among those that a claim has not looked at yet is not promised.
     monkeypatch.setattr(tasks.claim, "CHECK_MIN", 200)
+    histories: list[int] = []
 
     def machine() -> QueueMachine:
-        return QueueMachine(db)
+        return QueueMachine(db, histories)
 
+    wanted = request.config.getoption("histories") or settings().max_examples
+    began = time.monotonic()
     # A factory will do where the signature asks for a class.
-    run_state_machine_as_test(machine, settings=settings(stateful_step_count=STEPS))  # type: ignore[arg-type]
+    run_state_machine_as_test(machine, settings=settings(stateful_step_count=STEPS, max_examples=wanted))  # type: ignore[arg-type]
+    seconds = time.monotonic() - began
+    sys.stdout.write(f"{len(histories)} histories, {sum(histories)} moves, {seconds:.0f} s: as the model says\n")
