@@ -16,7 +16,8 @@ from hub.client.errors import ClientError, LinkRefused, NoAnswer, NotReady, Refu
 from hub.client.http import Http
 from hub.client.patience import Patience, Timing
 from hub.client.progress import Progress, Silent
-from hub.client.transfer import Download, send_file
+from hub.client.transfer import Download
+from hub.client.upload import send_file
 
 IDS_PER_CALL = 20_000
 PUSH_READ_SECONDS = 900.0
