@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -10,13 +9,13 @@ from typing import IO, Any, Self
 from urllib.parse import quote
 
 from hub.client import answers
-from hub.client.address import check_link, check_token, parse_address
+from hub.client.address import check_link, parse_address
 from hub.client.answers import PackOffer, Presigned, Pushed, PushStatus, Refs, UploadLink
-from hub.client.errors import ClientError, LinkRefused, NoAnswer, NotReady, Refused, VerificationFailed
-from hub.client.http import Http
-from hub.client.patience import Patience, Timing
-from hub.client.progress import Progress, Silent
-from hub.client.transfer import Download
+from hub.client.calls import Calls
+from hub.client.download import Download
+from hub.client.errors import LinkRefused, VerificationFailed
+from hub.client.patience import Timing
+from hub.client.progress import Progress
 from hub.client.upload import send_file
 
 IDS_PER_CALL = 20_000
@@ -29,10 +28,8 @@ LINKS_MAX = 3
 class Remote:
     """One repository on a hub. A context manager; `close` ends its connections.
 
-    Every call may raise Refused (the hub's own sentence and status), NotReady (a Refused: the wait was longer
-    than `timing` allows) and Unreachable. Calls are repeated after a broken connection, 429, 502, 503 and
-    504, within `timing`. The token goes to the address of the repository only, never to a link, and into no
-    message.
+    Every call may raise what `Calls.call` does. The token goes to the address of the repository only, never
+    to a link, and into no message.
     """
 
     def __init__(
@@ -44,30 +41,26 @@ class Remote:
         progress: Progress | None = None,
     ) -> None:
         """Open nothing yet. Raises BadInput for an unusable address or a token that may not go there."""
-        self._address = parse_address(url)
-        self._token = check_token(self._address, token)
-        self._timing = timing or Timing()
-        self._progress = progress or Silent()
-        self._http = Http(self._timing)
+        self._calls = Calls(parse_address(url), token, timing, progress)
 
     @property
     def url(self) -> str:
         """The repository's address, without a trailing slash."""
-        return self._address.url
+        return self._calls.address.url
 
     @property
     def slug(self) -> str:
         """The repository's name, the last part of its address."""
-        return self._address.slug
+        return self._calls.address.slug
 
     @property
     def timing(self) -> Timing:
         """How long calls wait."""
-        return self._timing
+        return self._calls.timing
 
     def close(self) -> None:
         """Close all connections."""
-        self._http.close()
+        self._calls.close()
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -99,9 +92,9 @@ class Remote:
 
     def upload(self, link: UploadLink, file: IO[bytes], size: int) -> None:
         """Send the pack. Raises LinkRefused when the link has expired."""
-        check_link(self._address, link.url)
-        self._progress.begin("Uploading", size, "bytes")
-        send_file(self._http, link, file, size, self._patience(), self._progress)
+        check_link(self._calls.address, link.url)
+        self._calls.progress.begin("Uploading", size, "bytes")
+        send_file(self._calls.http, link, file, size, self._calls.patience(), self._calls.progress)
 
     def push(self, mpack_key: str, branch: str, head: str, *, expected_head: str | None, force: bool = False) -> Pushed:
         """Move `branch` to `head`, a commit of the uploaded pack.
@@ -140,13 +133,13 @@ class Remote:
         for attempt in range(1, LINKS_MAX + 1):
             if offer.mpack_id is None or offer.url is None:
                 raise VerificationFailed("The hub offers no pack any more; the repository has become empty.")
-            check_link(self._address, offer.url)
+            check_link(self._calls.address, offer.url)
             if download is None or download.mpack_id != offer.mpack_id:
                 path.unlink(missing_ok=True)
-                download = Download(self._http, path, offer.mpack_id, offer.size, self._progress)
-            self._progress.begin("Downloading", offer.size, "bytes")
+                download = Download(self._calls.http, path, offer.mpack_id, offer.size, self._calls.progress)
+            self._calls.progress.begin("Downloading", offer.size, "bytes")
             try:
-                download.receive(offer.url, self._patience())
+                download.receive(offer.url, self._calls.patience())
             except LinkRefused:
                 if attempt == LINKS_MAX:
                     raise
@@ -163,28 +156,4 @@ class Remote:
         *,
         read_seconds: float | None = None,
     ) -> dict[str, Any]:
-        headers = {"Accept": "application/json"}
-        body = None
-        if payload is not None:
-            headers["Content-Type"] = "application/json"
-            body = json.dumps(payload, ensure_ascii=False).encode()
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
-        patience = self._patience()
-        while True:
-            try:
-                answer = self._http.ask(
-                    method, f"{self.url}/{path}",
-                    headers=headers, body=body, read_seconds=read_seconds, secret=self._token,
-                )  # fmt: skip
-            except (NoAnswer, Refused) as error:
-                patience.wait_or_raise(error)
-            else:
-                return answers.decode(answer)
-
-    def _patience(self) -> Patience:
-        return Patience(self._timing, self._show_wait)
-
-    def _show_wait(self, error: ClientError, seconds: float) -> None:
-        why = "; ".join(str(job) for job in error.why) if isinstance(error, NotReady) else ""
-        self._progress.waiting(f"waiting {seconds:.0f} s: {why or error.sentence}")
+        return self._calls.call(method, f"{self.url}/{path}", payload, read_seconds=read_seconds)
