@@ -6,13 +6,16 @@ from datetime import datetime
 from uuid import UUID, uuid4
 
 from sqlalchemy import func, select, update
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from hub.auth import issue_token
-from hub.errors import Conflict, Invalid, Missing
+from hub.auth import Right, issue_token
+from hub.errors import Conflict, Exists, Invalid, Missing
+from hub.identity import DOMAIN
 from hub.models import Membership, Principal, Repository, Token
 from hub.models.principal import NAME
 from hub.models.repository import find_repository, is_path
+from hub.records import check_branch
 
 RESERVED = frozenset({"api", "health", "static", "login", "logout", "admin", "metrics", "docs"})
 """First parts of the hub's own URLs, now or later."""
@@ -39,10 +42,19 @@ def find_principal(session: Session, name: str) -> Principal:
 
 
 def create_token(
-    session: Session, name: str, *, label: str = "", expires_at: datetime | None = None
+    session: Session,
+    name: str,
+    *,
+    label: str = "",
+    expires_at: datetime | None = None,
+    scope: Right = Right.ADMIN,
+    repository_id: UUID | None = None,
 ) -> tuple[UUID, str]:
     """A new token of this user: its id, and its text, which nobody can look up again. Raises Missing."""
-    return issue_token(session, find_principal(session, name).principal_id, label=label, expires_at=expires_at)
+    principal_id = find_principal(session, name).principal_id
+    return issue_token(
+        session, principal_id, label=label, expires_at=expires_at, scope=scope, repository_id=repository_id
+    )
 
 
 def revoke_token(session: Session, token_id: UUID) -> None:
@@ -54,23 +66,38 @@ def revoke_token(session: Session, token_id: UUID) -> None:
     )
 
 
-def create_repository(session: Session, path: str, *, private: bool = False) -> Repository:
-    """A new, empty repository at OWNER/SLUG. Raises Invalid, Missing (no such owner), Conflict (there is one)."""
+def create_repository(
+    session: Session, path: str, *, private: bool = False, default_branch: str | None = None, domain: str = "code"
+) -> Repository:
+    """A new, empty repository at OWNER/SLUG. Raises Invalid, Missing (no such owner), Exists."""
     owner, slug = split_path(path)
     principal = find_principal(session, owner)
-    if find_repository(session, owner, slug) is not None:
-        raise Conflict(f"There is a repository {path} already.")
-    repository = Repository(
-        repository_id=uuid4(),
-        owner_id=principal.principal_id,
-        slug=slug,
-        visibility="private" if private else "public",
-        default_branch=None,
-        muse_repo_id=None,
-    )
-    session.add(repository)
-    session.flush()
-    return repository
+    check_default_branch(default_branch)
+    if not DOMAIN.fullmatch(domain):
+        raise Invalid("domain", "must begin with a lower-case letter; letters, digits, hyphens, underscores follow.")
+    made = session.scalars(
+        insert(Repository)
+        .values(
+            repository_id=uuid4(),
+            owner_id=principal.principal_id,
+            slug=slug,
+            visibility="private" if private else "public",
+            default_branch=default_branch,
+            domain=domain,
+        )
+        .on_conflict_do_nothing()
+        .returning(Repository)
+    ).one_or_none()
+    if made is None:
+        raise Exists(f"There is a repository {path} already.")
+    return made
+
+
+def check_default_branch(name: str | None) -> str | None:
+    """The name if it can be a default branch: without a slash, for the Muse client can't clone such a one."""
+    if name is not None and "/" in check_branch(name, "default_branch"):
+        raise Invalid("default_branch", "must have no slash: the Muse client could not clone it.")
+    return name
 
 
 def grant(session: Session, path: str, name: str, role: str | None) -> None:

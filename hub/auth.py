@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import IntEnum
 from uuid import UUID, uuid4
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import false, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from hub.errors import Forbidden, Missing, Unauthenticated
@@ -21,24 +21,40 @@ from hub.models.repository import find_repository, is_path
 
 MARK = "ph_"
 """Every token begins so: a leaked one is recognised by scanners, and by people."""
+USED_EVERY = timedelta(minutes=1)
+"""How old a token's time of last use may grow before it is written again."""
 
 
 class Right(IntEnum):
-    """What a principal may do in a repository; each includes those below it."""
+    """What a principal may do in a repository, or a token at all; each includes those below it."""
 
     NONE = 0
     READ = 1
     WRITE = 2
     ADMIN = 3
 
+    @classmethod
+    def named(cls, name: str) -> Right:
+        """The right called read, write or admin, as the tables and the API write it."""
+        return cls[name.upper()]
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who sent a request."""
+    """Who sent a request, and by which token."""
 
     principal_id: UUID
     name: str
     is_superuser: bool
+    token_id: UUID
+    label: str
+    scope: Right
+    """The greatest right that the token gives."""
+    repository_id: UUID | None
+    """The only repository that the token is for; None: all that its principal may use."""
+    expires_at: datetime | None
+    is_noted: bool
+    """Whether the token's time of last use is about now."""
 
 
 def token_hash(token: str) -> bytes:
@@ -46,7 +62,15 @@ def token_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def issue_token(session: Session, principal_id: UUID, *, label: str, expires_at: datetime | None) -> tuple[UUID, str]:
+def issue_token(
+    session: Session,
+    principal_id: UUID,
+    *,
+    label: str,
+    expires_at: datetime | None,
+    scope: Right = Right.ADMIN,
+    repository_id: UUID | None = None,
+) -> tuple[UUID, str]:
     """A new token of this principal: its id and its text, which is kept nowhere."""
     text = MARK + secrets.token_urlsafe(32)
     token = Token(
@@ -54,6 +78,8 @@ def issue_token(session: Session, principal_id: UUID, *, label: str, expires_at:
         principal_id=principal_id,
         token_hash=token_hash(text),
         label=label,
+        scope=scope.name.lower(),
+        repository_id=repository_id,
         expires_at=expires_at,
         revoked_at=None,
     )
@@ -66,15 +92,16 @@ def authenticate(session: Session, authorization: str | None) -> Caller | None:
     """The caller named by an `Authorization` header; None without one.
 
     Raises Unauthenticated for a header that names nobody. The token is found by its hash, so the time the look-up
-    takes tells nothing about the text.
+    takes tells nothing about the text: whoever learned a stored hash from it could not make a token of it.
     """
     if authorization is None:
         return None
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise Unauthenticated("The Authorization header must be: Bearer TOKEN.")
+    noted = func.coalesce(Token.used_at > func.now() - USED_EVERY, false()).label("noted")
     row = session.execute(
-        select(Principal.principal_id, Principal.name, Principal.is_superuser)
+        select(Principal.principal_id, Principal.name, Principal.is_superuser, Token, noted)
         .join(Token, Token.principal_id == Principal.principal_id)
         .where(
             Token.token_hash == token_hash(token.strip()),
@@ -84,14 +111,34 @@ def authenticate(session: Session, authorization: str | None) -> Caller | None:
     ).one_or_none()
     if row is None:
         raise Unauthenticated("This token is unknown, expired or revoked; ask the operator for a new one.")
-    return Caller(row.principal_id, row.name, row.is_superuser)
+    return Caller(
+        principal_id=row.principal_id,
+        name=row.name,
+        is_superuser=row.is_superuser,
+        token_id=row.Token.token_id,
+        label=row.Token.label,
+        scope=Right.named(row.Token.scope),
+        repository_id=row.Token.repository_id,
+        expires_at=row.Token.expires_at,
+        is_noted=row.noted,
+    )
+
+
+def note_use(session: Session, caller: Caller) -> None:
+    """Write that the caller's token is used now. Of many requests at once one does it, the others don't wait."""
+    free = select(Token.token_id).where(Token.token_id == caller.token_id).with_for_update(skip_locked=True)
+    session.execute(update(Token).where(Token.token_id.in_(free)).values(used_at=func.now()))
 
 
 def right_of(session: Session, caller: Caller | None, repository: Repository) -> Right:
-    """The greatest right that the caller has in the repository."""
+    """The greatest right that the caller has in the repository: what the role gives, and the token lets through."""
     public = Right.READ if repository.visibility == "public" else Right.NONE
-    if caller is None:
+    if caller is None or caller.repository_id not in (None, repository.repository_id):
         return public
+    return max(public, min(caller.scope, _role_of(session, caller, repository)))
+
+
+def _role_of(session: Session, caller: Caller, repository: Repository) -> Right:
     if caller.is_superuser or caller.principal_id == repository.owner_id:
         return Right.ADMIN
     role = session.scalars(
@@ -99,7 +146,7 @@ def right_of(session: Session, caller: Caller | None, repository: Repository) ->
             Membership.repository_id == repository.repository_id, Membership.principal_id == caller.principal_id
         )
     ).one_or_none()
-    return max(public, Right[role.upper()] if role else Right.NONE)
+    return Right.named(role) if role else Right.NONE
 
 
 def open_repository(session: Session, caller: Caller | None, owner: str, slug: str, need: Right) -> Repository:
@@ -117,4 +164,18 @@ def open_repository(session: Session, caller: Caller | None, owner: str, slug: s
         return repository
     if caller is None:
         raise Unauthenticated(f"A token is needed to {need.name.lower()} in {owner}/{slug}.")
-    raise Forbidden(f"{caller.name} has no right to {need.name.lower()} in {owner}/{slug}.")
+    raise Forbidden(f"{caller.name} has no right to {need.name.lower()} in {owner}/{slug}, or the token gives none.")
+
+
+def require_token(caller: Caller | None, need: Right, *, whole: bool = True) -> Caller:
+    """The caller of a call that is about no repository that exists. `whole`: a token for one repository won't do.
+
+    Raises Unauthenticated without a token, Forbidden for one whose scope is too small.
+    """
+    if caller is None:
+        raise Unauthenticated("A token is needed for this.")
+    if caller.scope < need:
+        raise Forbidden(f"This token may {caller.scope.name.lower()}; the call needs the scope {need.name.lower()}.")
+    if whole and caller.repository_id is not None:
+        raise Forbidden("This token is for one repository; the call needs one for all that you may use.")
+    return caller

@@ -7,6 +7,7 @@ HubError
 ├── Forbidden        a valid token without the right
 ├── Missing          no such thing, or none that the caller may know of
 ├── Conflict         the branch moved, or the push is not a fast-forward
+│   └── Exists       what shall be made is there already
 ├── NotReady         work that the answer needs is still under way
 └── WorkFailed       work that the answer needs has failed for good
 FetchNotIndexed      objects that a pack needs are not in the index (raised to the task system, never swallowed)
@@ -70,6 +71,12 @@ class Conflict(HubError):
     """The branch has moved, or the push is not a fast-forward."""
 
     code = "DIVERGED"
+
+
+class Exists(Conflict):
+    """What shall be made is there already."""
+
+    code = "EXISTS"
 
 
 class NotReady(HubError):

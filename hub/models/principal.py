@@ -26,7 +26,10 @@ class Principal(Model):
 
 
 class Token(Model):
-    """An API token. Only the SHA-256 of its text is kept."""
+    """An API token. Only the SHA-256 of its text is kept.
+
+    `scope` is the greatest right that it gives, `repository_id` the only repository that it is for.
+    """
 
     __tablename__ = "token"
 
@@ -34,6 +37,9 @@ class Token(Model):
     principal_id: Mapped[UUID] = mapped_column(ForeignKey("hub.principal.principal_id"))
     token_hash: Mapped[bytes]
     label: Mapped[str]
+    scope: Mapped[str]
+    repository_id: Mapped[UUID | None] = mapped_column(ForeignKey("hub.repository.repository_id"))
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=FetchedValue())
     expires_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
     revoked_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    used_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True), server_default=FetchedValue())

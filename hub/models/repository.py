@@ -30,6 +30,7 @@ class Repository(Model):
     muse_repo_id: Mapped[str | None]
     domain: Mapped[str] = mapped_column(default="code")
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=FetchedValue())
+    deleted_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
 
 
 class Membership(Model):
@@ -49,7 +50,7 @@ def find_repository(session: Session, owner: str, slug: str) -> Repository | Non
     return session.scalars(
         select(Repository)
         .join(Principal, Principal.principal_id == Repository.owner_id)
-        .where(Principal.name == owner, Repository.slug == slug)
+        .where(Principal.name == owner, Repository.slug == slug, Repository.deleted_at.is_(None))
     ).one_or_none()
 
 
@@ -87,7 +88,7 @@ def public_repositories(session: Session, *, limit: int) -> list[Listed]:
         select(Principal.name, Repository.slug, func.count(Branch.name), pushed_at)
         .join(Principal, Principal.principal_id == Repository.owner_id)
         .outerjoin(Branch, Branch.repository_id == Repository.repository_id)
-        .where(Repository.visibility == "public")
+        .where(Repository.visibility == "public", Repository.deleted_at.is_(None))
         .group_by(Principal.name, Repository.slug)
         .order_by(pushed_at.desc().nulls_last(), Principal.name, Repository.slug)
         .limit(limit)

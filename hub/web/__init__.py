@@ -1,14 +1,14 @@
-"""Pages for people: what is here, and how to get it. Only public repositories are shown."""
+"""Pages for people: what is here, and how to get it. A browser sends no token, and so sees what is public."""
 
 from __future__ import annotations
 
 from flask import Blueprint, render_template, request
 
-from hub.auth import Right, open_repository
+from hub.auth import Right
 from hub.models.history import branch_heads
 from hub.models.repository import public_repositories
 from hub.prebuild import cached_mpack
-from hub.wire.context import hub
+from hub.wire.context import hub, opened
 
 web = Blueprint("web", __name__, template_folder="templates")
 SHOWN = 200
@@ -25,8 +25,8 @@ def index() -> str:
 @web.get("/<owner>/<slug>")
 def repository(owner: str, slug: str) -> str:
     """One repository: its branches, and the commands that clone it."""
+    found = opened(owner, slug, Right.READ)
     with hub().services.sessions() as session:
-        found = open_repository(session, None, owner, slug, Right.READ)
         heads = branch_heads(session, found.repository_id)
         cached = cached_mpack(session, found.repository_id, sorted(set(heads.values()))) if heads else None
     return render_template(

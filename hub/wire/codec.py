@@ -14,6 +14,7 @@ from hub.manifest import check_id
 
 MSGPACK = "application/x-msgpack"
 JSON = "application/json"
+API = "/api/"
 CHUNK_BYTES = 256 * 1024
 SMALL_BYTES = 16 * 1024 * 1024
 """Cap of a request that lists ids: a `/fetch` may name every commit of the client, 66 bytes each."""
@@ -44,8 +45,8 @@ def body(limit: int) -> CappedStream:
 
 
 def accepts_msgpack() -> bool:
-    """Whether the caller reads msgpack. The Muse client says so, and reads nothing else."""
-    return MSGPACK in request.headers.get("Accept", "")
+    """Whether the caller reads msgpack. The Muse client says so, and reads nothing else. The API speaks JSON only."""
+    return MSGPACK in request.headers.get("Accept", "") and not request.path.startswith(API)
 
 
 def answer(data: Mapping[str, Any], status: int = 200) -> Response:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from flask import current_app, request
 
-from hub.auth import Caller, Right, authenticate, open_repository
+from hub.auth import Caller, Right, authenticate, note_use, open_repository
 from hub.errors import Unauthenticated
 from hub.services import Services
 from hub.work import Work
@@ -25,6 +25,16 @@ class Hub:
 def hub() -> Hub:
     """The parts of the hub that this request runs in."""
     return cast("Hub", current_app.extensions["packhouse"])
+
+
+def asking() -> Caller | None:
+    """Who sent this request; None without a token. Raises Unauthenticated for a token that names nobody."""
+    with hub().services.sessions() as session:
+        caller = authenticate(session, request.headers.get("Authorization"))
+        if caller is not None and not caller.is_noted:
+            note_use(session, caller)
+            session.commit()
+        return caller
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +57,8 @@ class Opened:
 
 def opened(owner: str, slug: str, need: Right) -> Opened:
     """Who is asking, and may they: before a byte of the body is decoded. Raises Unauthenticated, Forbidden, Missing."""
+    caller = asking()
     with hub().services.sessions() as session:
-        caller = authenticate(session, request.headers.get("Authorization"))
         repository = open_repository(session, caller, owner, slug, need)
         return Opened(
             repository_id=repository.repository_id,

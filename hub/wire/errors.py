@@ -45,6 +45,8 @@ def register(app: Flask) -> None:
 def _hub_error(error: errors.HubError) -> Response:
     more: dict[str, Any] = {}
     headers: dict[str, str] = {}
+    if isinstance(error, errors.Invalid):
+        more["field"] = error.field
     if isinstance(error, errors.NotReady):
         more["why"] = error.why
         headers["Retry-After"] = str(error.retry_after)

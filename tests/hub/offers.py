@@ -82,7 +82,7 @@ def refused(answer: TestResponse, status: int, *words: str) -> None:
     assert answer.status_code == status, answer.data
     if answer.mimetype == "application/json":
         said = answer.get_json()
-        assert set(said) <= {"error", "message", "job_id", "why"}
+        assert set(said) <= {"error", "message", "field", "job_id", "why"}
         sentence = said["message"]
     else:
         assert answer.mimetype == "text/plain"

@@ -12,13 +12,13 @@ from tests.hub.world import World
 pytestmark = pytest.mark.integration
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
-PARAMETERS = {"<uuid:push_id>": "ID", "<tag>": "TAG"}
+PARAMETERS = {"<owner>": "OWNER", "<slug>": "SLUG", "<uuid:push_id>": "ID", "<tag>": "TAG"}
 
 
 def as_documented(rule: str) -> str:
-    """The rule below its repository, its parameter as the page writes it."""
+    """The rule below its repository, its parameters as the page writes them."""
     path = rule.removeprefix("/<owner>/<slug>")
-    return re.sub("<.*>", lambda found: PARAMETERS[found[0]], path)
+    return re.sub("<[^>]*>", lambda found: PARAMETERS[found[0]], path)
 
 
 def test_the_reference_has_a_heading_for_every_route(world: World) -> None:
@@ -26,7 +26,7 @@ def test_the_reference_has_a_heading_for_every_route(world: World) -> None:
     served = {
         f"{method} {as_documented(rule.rule)}"
         for rule in world.app.url_map.iter_rules()
-        if rule.rule.startswith("/<owner>/<slug>/")
+        if rule.rule.startswith(("/<owner>/<slug>/", "/api/"))
         for method in (rule.methods or set()) - {"HEAD", "OPTIONS"}
     }
     assert documented == served
