@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from hub.client import workdir
 from hub.client.errors import ClientError, printable
+from hub.client.patience import Timing
+from hub.client.progress import Progress, open_progress
+from hub.client.transport import Remote
 from hub.client.tree import Skipped
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -25,6 +30,23 @@ def client_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+@contextmanager
+def connected(
+    url: str, token: str | None, *, loud: bool, wait_seconds: float = Timing().wait_seconds
+) -> Iterator[tuple[Remote, Progress]]:
+    """Open the repository at `url`, with bars on the terminal unless they are not wanted."""
+    with (
+        open_progress(quiet=not loud) as progress,
+        Remote(url, token, timing=Timing(wait_seconds=wait_seconds), progress=progress) as remote,
+    ):
+        yield remote, progress
+
+
+def working_directory(place: Path) -> Path:
+    """Return the working directory that `place` lies in; `place` itself when there is none."""
+    return workdir.find_root(place.resolve()) or place
 
 
 @contextmanager

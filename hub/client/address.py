@@ -20,6 +20,11 @@ class Address:
     slug: str
 
     @property
+    def origin(self) -> str:
+        """The hub: `scheme://host[:port]`."""
+        return self.url.removesuffix(f"/{self.owner}/{self.slug}")
+
+    @property
     def is_private_line(self) -> bool:
         """Whether nobody on the way can read along: https, or this very machine."""
         return self.scheme == "https" or is_loopback(self.host)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hub.client.errors import NotReady, Refused, Unreachable, Waiting
-from hub.records import Invalid, check_id
+from hub.client.shape import is_id, optional_text, required_text, take_heads, text, unexpected
 
 HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,100}")
 PUSH_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -100,10 +100,10 @@ def refusal(status: int, content_type: str, body: bytes, retry_after: float | No
             fields = decode(body)
         except Unreachable:
             sentence = "(the server's explanation cannot be read)"
-        sentence = _text(fields.get("message")) or sentence
+        sentence = text(fields.get("message")) or sentence
     elif content_type.startswith("text/plain"):
         sentence = body.decode("utf-8", "replace").strip()
-    code = _text(fields.get("error")) or f"HTTP_{status}"
+    code = text(fields.get("error")) or f"HTTP_{status}"
     said = sentence or "The server gave no reason."
     if status == 503 and code == "MPACK_NOT_READY":
         return NotReady(said, retry_after=retry_after, why=_why(fields.get("why")))
@@ -116,8 +116,7 @@ ADVICE = {
     401: "Set PACKHOUSE_TOKEN to a valid token.",
     403: "Ask the repository's owner for the right to do this.",
     404: "Check the address; a private repository needs a token that may read it.",
-    409: "The branch has other commits than expected: clone it afresh and carry your changes over, "
-    "or replace it with --force.",
+    409: "The branch has other commits than expected: `packhouse pull` brings them, --force replaces them.",
 }
 
 
@@ -125,95 +124,80 @@ def parse_refs(fields: Mapping[str, Any]) -> Refs:
     """Check the answer of `GET refs`."""
     snapshots = fields.get("snapshots")
     return Refs(
-        _text(fields.get("repo_id")),
-        _optional_text(fields, "default_branch"),
-        _heads(fields, "branch_heads"),
-        {} if snapshots is None else _heads(fields, "snapshots"),
+        text(fields.get("repo_id")),
+        optional_text(fields, "default_branch"),
+        take_heads(fields, "branch_heads"),
+        {} if snapshots is None else take_heads(fields, "snapshots"),
     )
 
 
 def parse_missing(fields: Mapping[str, Any]) -> set[str]:
     """Check the answer of `POST filter-objects`."""
     value = fields.get("missing")
-    if not isinstance(value, list) or not all(_is_id(item) for item in value):
-        raise _unexpected("missing", "a list of ids")
+    if not isinstance(value, list) or not all(is_id(item) for item in value):
+        raise unexpected("missing", "a list of ids")
     return set(value)
 
 
 def parse_presigned(fields: Mapping[str, Any]) -> Presigned:
     """Check the answer of `POST push/mpack/presign`."""
-    key = _required_text(fields, "mpack_key")
+    key = required_text(fields, "mpack_key")
     upload = fields.get("upload")
     if upload is None:
         return Presigned(key, None)
     if not isinstance(upload, dict) or upload.get("method") != "PUT":
-        raise _unexpected("upload", "null or an object whose method is PUT")
+        raise unexpected("upload", "null or an object whose method is PUT")
     headers = upload.get("headers") or {}
     if not isinstance(headers, dict) or not all(_is_header(*pair) for pair in headers.items()):
-        raise _unexpected("upload.headers", "an object of header names and values")
-    return Presigned(key, UploadLink(_required_text(upload, "url"), headers))
+        raise unexpected("upload.headers", "an object of header names and values")
+    return Presigned(key, UploadLink(required_text(upload, "url"), headers))
 
 
 def parse_pushed(fields: Mapping[str, Any]) -> Pushed:
     """Check the answer of `POST push/mpack`."""
     if fields.get("ok") is not True:
-        raise _unexpected("ok", "true")
-    push_id = _required_text(fields, "push_id")
+        raise unexpected("ok", "true")
+    push_id = required_text(fields, "push_id")
     if not PUSH_ID.fullmatch(push_id):
-        raise _unexpected("push_id", "letters, digits, «-» and «_»")
-    return Pushed(_heads(fields, "branch_heads"), push_id, _jobs(fields))
+        raise unexpected("push_id", "letters, digits, «-» and «_»")
+    return Pushed(take_heads(fields, "branch_heads"), push_id, _jobs(fields))
 
 
 def parse_push_status(fields: Mapping[str, Any]) -> PushStatus:
     """Check the answer of `GET pushes/ID`."""
-    status = _required_text(fields, "status")
+    status = required_text(fields, "status")
     if status not in {"received", "indexed", "prebuilt", "failed"}:
-        raise _unexpected("status", "received, indexed, prebuilt or failed")
-    return PushStatus(status, _text(fields.get("reason")), _jobs(fields))
+        raise unexpected("status", "received, indexed, prebuilt or failed")
+    return PushStatus(status, text(fields.get("reason")), _jobs(fields))
 
 
-def parse_offer(fields: Mapping[str, Any]) -> PackOffer:
-    """Check the answer of `POST fetch/mpack`."""
-    tips = _heads(fields, "tips")
-    default = _optional_text(fields, "default_branch")
-    if fields.get("mpack_id") is None and not tips:
-        return PackOffer(None, None, 0, {}, default)
+def parse_offer(fields: Mapping[str, Any], *, may_be_empty: bool = False) -> PackOffer:
+    """Check the answer of `POST fetch/mpack`; `may_be_empty`: there may be branches and yet nothing to send."""
+    tips = take_heads(fields, "tips")
+    default = optional_text(fields, "default_branch")
+    if fields.get("mpack_id") is None and (may_be_empty or not tips):
+        return PackOffer(None, None, 0, tips, default)
     size = fields.get("size")
-    if not _is_id(fields.get("mpack_id")):
-        raise _unexpected("mpack_id", "an id")
+    if not is_id(fields.get("mpack_id")):
+        raise unexpected("mpack_id", "an id")
     if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-        raise _unexpected("size", "a number of bytes")
+        raise unexpected("size", "a number of bytes")
     if not tips:
-        raise _unexpected("tips", "the branches that the pack holds")
-    return PackOffer(fields["mpack_id"], _required_text(fields, "url"), size, tips, default)
+        raise unexpected("tips", "the branches that the pack holds")
+    return PackOffer(fields["mpack_id"], required_text(fields, "url"), size, tips, default)
 
 
 def _jobs(fields: Mapping[str, Any]) -> tuple[Job, ...]:
     value = fields.get("jobs")
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise _unexpected("jobs", "a list of objects")
-    return tuple(Job(*(_required_text(item, name) for name in ("id", "task", "status"))) for item in value)
+        raise unexpected("jobs", "a list of objects")
+    return tuple(Job(*(required_text(item, name) for name in ("id", "task", "status"))) for item in value)
 
 
 def _why(value: object) -> tuple[Waiting, ...]:
     items = value if isinstance(value, list) else []
     names = ("job_id", "task", "status", "sentence")
-    return tuple(Waiting(*(_text(item.get(name)) for name in names)) for item in items if isinstance(item, dict))
-
-
-def _heads(fields: Mapping[str, Any], name: str) -> dict[str, str]:
-    value = fields.get(name)
-    if not isinstance(value, dict) or not all(_is_id(item) for item in value.values()):
-        raise _unexpected(name, "an object of branch names and ids")
-    return value
-
-
-def _is_id(value: object) -> bool:
-    try:
-        check_id(value, "id")
-    except Invalid:
-        return False
-    return True
+    return tuple(Waiting(*(text(item.get(name)) for name in names)) for item in items if isinstance(item, dict))
 
 
 def _is_header(name: str, value: object) -> bool:
@@ -224,23 +208,3 @@ def _is_header(name: str, value: object) -> bool:
         and value.isascii()
         and value.isprintable()
     )
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _optional_text(fields: Mapping[str, Any], name: str) -> str | None:
-    value = fields.get(name)
-    return value if isinstance(value, str) and value else None
-
-
-def _required_text(fields: Mapping[str, Any], name: str) -> str:
-    value = fields.get(name)
-    if not isinstance(value, str) or not value:
-        raise _unexpected(name, "a text")
-    return value
-
-
-def _unexpected(name: str, right: str) -> Unreachable:
-    return Unreachable(f"The server's answer is not a hub's: «{name}» should be {right}.")

@@ -62,15 +62,18 @@ def clone(
         with incoming.open("rb") as file:
             try:
                 reader = verify_pack(file, limits=Limits(), expect_id=offer.mpack_id)
-                head, snapshot, commits = check_complete(reader, offer.tips, chosen)
+                commits, snapshot = check_complete(reader, offer.tips.values(), keep=offer.tips[chosen])
+                if snapshot is None:
+                    raise VerificationFailed(f"The hub sent an incomplete pack: it lacks the files of {chosen}.")
                 skipped = write_tree(reader, snapshot, building, progress)
             except HubError as error:
                 raise VerificationFailed(f"The received pack is damaged: {error.sentence}.") from None
         incoming.rename(workdir.pack_path(building, offer.mpack_id))
-        workdir.save(building, Workdir(remote.url, chosen, head.commit_id))
+        workdir.save_heads(building, offer.tips)
+        workdir.save(building, Workdir(remote.url, chosen, offer.tips[chosen]))
         return CloneResult(
-            remote.url, directory, chosen, head.commit_id, snapshot.snapshot_id, offer.mpack_id,
-            len(offer.tips), commits, len(snapshot.manifest) - len(skipped), offer.size, skipped,
+            remote.url, directory, chosen, offer.tips[chosen], snapshot.snapshot_id, offer.mpack_id,
+            len(offer.tips), len(commits), len(snapshot.manifest) - len(skipped), offer.size, skipped,
         )  # fmt: skip
 
 

@@ -92,7 +92,7 @@ def _missing(building: Path, target: Path) -> list[Path]:
     conflicts: list[str] = []
     missing: list[Path] = []
     for location, relative in _built(building):
-        if relative == workdir.config_path(Path()):
+        if relative.parent == Path(workdir.STATE) and relative.name in workdir.STATE_FILES:
             continue
         if _is_missing(target, relative):
             missing.append(relative)
@@ -138,14 +138,15 @@ def _is_real_directory(place: Path) -> bool:
 
 
 def _add_all(building: Path, target: Path, missing: list[Path]) -> None:
-    built = workdir.load(building)
     try:
         for relative in missing:
             place = target / relative
             place.parent.mkdir(parents=True, exist_ok=True)
             _add(building / relative, place)
-        if built is not None:
-            workdir.save(target, built)
+        (target / workdir.STATE).mkdir(exist_ok=True)
+        for name in workdir.STATE_FILES:
+            if (building / workdir.STATE / name).is_file():
+                (building / workdir.STATE / name).replace(target / workdir.STATE / name)
     except OSError as error:
         raise LocalConflict(f"The files cannot be put in place: {error.strerror}. Repeat with --force.") from None
 

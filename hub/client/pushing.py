@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,7 +105,7 @@ def push_directory(
     with tempfile.TemporaryFile() as file:
         summary = _write_pack(file, _objects_to_send(remote, tree), snapshot, commit, progress)
         pushed = _send(remote, file, summary, commit, head, force=wish.force)
-    note = _remember(wish.directory, Workdir(remote.url, branch, commit.commit_id))
+    note = _remember(wish.directory, Workdir(remote.url, branch, commit.commit_id), (snapshot, commit))
     return PushResult(
         remote.url, branch, commit.commit_id, snapshot.snapshot_id, parent, len(tree.files),
         summary.objects, summary.size, pushed.push_id, pushed.jobs, tree.skipped, note,
@@ -127,8 +128,7 @@ def _parent(base: Workdir, head: str | None, branch: str, *, force: bool) -> str
             409,
             "DIVERGED",
             f"The branch {branch} has moved to {head[:12]} since this directory was at "
-            f"{(base.head or 'no commit')[:12]}: clone it afresh and carry your changes over, "
-            "or replace it with --force.",
+            f"{(base.head or 'no commit')[:12]}: `packhouse pull` brings what is new, --force replaces it.",
         )
     return base.head
 
@@ -224,8 +224,8 @@ def _send(
     return remote.push(presigned.mpack_key, commit.branch, commit.commit_id, expected_head=head, force=force)
 
 
-def _remember(directory: Path, now_at: Workdir) -> str:
-    """Note where the directory is, unless its notes are about another repository.
+def _remember(directory: Path, now_at: Workdir, made: tuple[Snapshot, Commit] | None = None) -> str:
+    """Note where the directory is, unless its notes are about another repository; keep what was `made`.
 
     Returns a sentence when that is impossible: a directory that cannot be written is no reason to fail a
     push.
@@ -234,7 +234,24 @@ def _remember(directory: Path, now_at: Workdir) -> str:
     if known is not None and known.url != now_at.url:
         return ""
     try:
+        if made is not None:
+            _keep(directory, *made)
+        if now_at.head is not None:
+            workdir.save_heads(directory, workdir.load_heads(directory) | {now_at.branch: now_at.head})
         workdir.save(directory, now_at)
     except OSError as error:
-        return f"{workdir.STATE}/config.json cannot be written ({error.strerror}); name the address next time."
+        return f"{workdir.STATE} cannot be written ({error.strerror}); name the address next time."
     return ""
+
+
+def _keep(directory: Path, snapshot: Snapshot, commit: Commit) -> None:
+    """Keep the commit and its snapshot as a pack: the objects are the files of the directory."""
+    content = io.BytesIO()
+    writer = PackWriter(content)
+    writer.add_snapshot(snapshot)
+    writer.add_commit(commit)
+    kept = workdir.pack_path(directory, writer.finish().mpack_id)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    fresh = kept.with_suffix(".tmp")
+    fresh.write_bytes(content.getvalue())
+    fresh.replace(kept)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-from hub.client import answers
+from hub.client import answers, api_answers
 from hub.client.address import check_link, parse_address
 from hub.client.answers import PackOffer, Presigned, Pushed, PushStatus, Refs, UploadLink
+from hub.client.api_answers import CommitPage
 from hub.client.calls import Calls
 from hub.client.download import Download
 from hub.client.errors import LinkRefused, VerificationFailed
@@ -76,6 +77,14 @@ class Remote:
         """Ask for the branches and their heads."""
         return answers.parse_refs(self._call("GET", "refs"))
 
+    def commits(self, ref: str | None, limit: int, after: str | None = None) -> CommitPage:
+        """Ask for at most `limit` commits of a branch (None: the default), newest first, from `after` on."""
+        asked = {"ref": ref, "limit": limit, "after": after}
+        query = urlencode({name: value for name, value in asked.items() if value is not None})
+        address = self._calls.address
+        url = f"{address.origin}/api/repositories/{address.owner}/{address.slug}/commits?{query}"
+        return api_answers.parse_commits(self._calls.call("GET", url))
+
     def filter_objects(self, object_ids: Iterable[str]) -> set[str]:
         """Return those of `object_ids` that the repository does not hold."""
         wanted = sorted(set(object_ids))
@@ -121,13 +130,14 @@ class Remote:
         Waits while it is being made. Raises NotReady, which names the jobs, when that takes longer than
         `timing` allows.
         """
-        return answers.parse_offer(self._call("POST", "fetch/mpack", {"want": list(want), "have": list(have)}))
+        fields = self._call("POST", "fetch/mpack", {"want": list(want), "have": list(have)})
+        return answers.parse_offer(fields, may_be_empty=bool(have))
 
-    def download(self, offer: PackOffer, path: Path) -> PackOffer:
+    def download(self, offer: PackOffer, path: Path, renew: Callable[[], PackOffer] | None = None) -> PackOffer:
         """Fetch the pack of `offer` into the new file `path`; return the offer that was met in the end.
 
-        A link that expires on the way is renewed. Raises VerificationFailed when the bytes are not the
-        promised ones.
+        A link that expires on the way is renewed by `renew`, by default the question that clones ask. Raises
+        VerificationFailed when the bytes are not the promised ones.
         """
         download: Download | None = None
         for attempt in range(1, LINKS_MAX + 1):
@@ -143,7 +153,7 @@ class Remote:
             except LinkRefused:
                 if attempt == LINKS_MAX:
                     raise
-                offer = self.fetch_mpack()
+                offer = (renew or self.fetch_mpack)()
             else:
                 return offer
         raise AssertionError("the loop above returns or raises")

@@ -1,19 +1,29 @@
-"""What a working directory knows about where it came from: `.packhouse/config.json`."""
+"""What a working directory knows about where it came from, in its directory `.packhouse`.
+
+`config.json` has the repository, the branch and the commit that the files were made from, `heads.json` the
+branches as they were when the hub was last asked, `packs/` what has been received.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from hub.client.address import parse_address
-from hub.client.errors import BadInput
+from hub.client.errors import BadInput, LocalConflict
 from hub.records import Invalid, check_branch, check_id
 
 STATE = ".packhouse"
+STATE_FILES = ("heads.json", "config.json")
+"""What is written anew as a whole; a directory is a working directory once the last of them is there."""
 CONFIG_BYTES_MAX = 64 * 1024
+HEADS_BYTES_MAX = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,33 +45,80 @@ def find_root(start: Path) -> Path | None:
 
 def load(directory: Path) -> Workdir | None:
     """Read the directory's configuration, None without one. Raises BadInput for one that is damaged."""
-    try:
-        with config_path(directory).open("rb") as file:
-            text = file.read(CONFIG_BYTES_MAX + 1)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise BadInput(f"{STATE}/config.json cannot be read: {error.strerror}.") from None
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = None
-    if len(text) > CONFIG_BYTES_MAX or not isinstance(value, dict):
-        raise BadInput(f"{STATE}/config.json is damaged: it should be a JSON object with url, branch and head.")
-    return _checked(value)
+    value = read_state(directory, "config.json", CONFIG_BYTES_MAX)
+    return None if value is None else _checked(value)
+
+
+def opened(directory: Path) -> Workdir:
+    """Read the directory's configuration. Raises BadInput also when there is none."""
+    known = load(directory)
+    if known is None:
+        raise BadInput(f"«{directory}» was not cloned or pushed before: it has no {STATE}/config.json.")
+    return known
 
 
 def save(directory: Path, workdir: Workdir) -> None:
     """Write the directory's configuration; a reader sees the old one or the new one, nothing between."""
-    target = config_path(directory)
-    target.parent.mkdir(exist_ok=True)
-    text = json.dumps(asdict(workdir), ensure_ascii=False, indent=2) + "\n"
-    fresh = target.with_name(f"config.{secrets.token_hex(8)}.tmp")
+    write_state(directory, "config.json", asdict(workdir))
+
+
+def load_heads(directory: Path) -> dict[str, str]:
+    """Read the branches and their heads as the hub last told them; none when it never did."""
+    value = read_state(directory, "heads.json", HEADS_BYTES_MAX) or {}
     try:
-        fresh.write_text(text, encoding="utf-8")
+        return {check_branch(name): check_id(head, "head") for name, head in value.items()}
+    except Invalid as error:
+        raise BadInput(f"{STATE}/heads.json is damaged: {error.sentence}.") from None
+
+
+def save_heads(directory: Path, heads: Mapping[str, str]) -> None:
+    """Write the branches and their heads."""
+    write_state(directory, "heads.json", dict(heads))
+
+
+def read_state(directory: Path, name: str, bytes_max: int) -> dict[str, Any] | None:
+    """Read the JSON object in `.packhouse/NAME`, None without one. Raises BadInput for a damaged one."""
+    try:
+        with (directory / STATE / name).open("rb") as file:
+            text = file.read(bytes_max + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadInput(f"{STATE}/{name} cannot be read: {error.strerror}.") from None
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if len(text) > bytes_max or not isinstance(value, dict):
+        raise BadInput(f"{STATE}/{name} is damaged: it should be a JSON object.")
+    return value
+
+
+def write_state(directory: Path, name: str, value: Mapping[str, Any]) -> None:
+    """Write `.packhouse/NAME`; a reader sees the old one or the new one, nothing between."""
+    target = directory / STATE / name
+    target.parent.mkdir(exist_ok=True)
+    fresh = target.with_name(f"{name}.{secrets.token_hex(8)}.tmp")
+    try:
+        fresh.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         fresh.replace(target)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep other commands out of the working directory. Raises LocalConflict while one is at work in it."""
+    try:
+        file = (directory / STATE / "lock").open("ab")
+    except OSError as error:
+        raise LocalConflict(f"{STATE} cannot be written: {error.strerror}.") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LocalConflict("Another packhouse command is at work in this directory; wait for its end.") from None
+        yield
 
 
 def config_path(directory: Path) -> Path:

@@ -40,7 +40,9 @@ class History:
         }
 
 
-def history(*trees: Mapping[str, bytes], leave_out: Sequence[str] = ()) -> History:
+def history(
+    *trees: Mapping[str, bytes], leave_out: Sequence[str] = (), parent: str | None = None, message: str = "number"
+) -> History:
     """Make a history with a commit for each of `trees`; objects, snapshots and commits in `leave_out` are not packed.
 
     Paths are not checked: the caller may be hostile.
@@ -55,9 +57,12 @@ def history(*trees: Mapping[str, bytes], leave_out: Sequence[str] = ()) -> Histo
                 writer.add_object(object_id(content), content)
         manifest = {path: object_id(content) for path, content in tree.items()}
         snapshots.append(Snapshot(snapshot_id(manifest), manifest, WHEN))
-        parents = (commits[-1].commit_id,) if commits else ()
+        before = commits[-1].commit_id if commits else parent
         record = commit_record(
-            snapshot_id=snapshots[-1].snapshot_id, message=f"number {number}", committed_at=WHEN, parents=parents
+            snapshot_id=snapshots[-1].snapshot_id,
+            message=f"{message} {number}",
+            committed_at=WHEN,
+            parents=() if before is None else (before,),
         )
         commits.append(parse_commit(record))
     for snapshot in snapshots:
@@ -68,3 +73,11 @@ def history(*trees: Mapping[str, bytes], leave_out: Sequence[str] = ()) -> Histo
             writer.add_commit(commit)
     writer.finish()
     return History(out.getvalue(), tuple(commits), tuple(snapshots))
+
+
+def history_after(
+    old: History, *trees: Mapping[str, bytes], leave_out: Sequence[str] = (), message: str = "later"
+) -> History:
+    """Make the pack of further commits, without the objects that the last snapshot of `old` has."""
+    known = old.snapshots[-1].manifest.values()
+    return history(*trees, leave_out=[*leave_out, *known], parent=old.head, message=message)

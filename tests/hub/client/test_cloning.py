@@ -218,7 +218,7 @@ def test_empty_directory_is_filled(
     clone(remote, Path(), Silent())
     assert files_of(tmp_path / "notes") == TREE
     assert (tmp_path / "notes").stat().st_ino == before
-    assert sorted(path.name for path in Path(".packhouse").iterdir()) == ["config.json", "packs"]
+    assert sorted(path.name for path in Path(".packhouse").iterdir()) == ["config.json", "heads.json", "packs"]
 
 
 def test_force_adds_what_is_missing_and_leaves_the_rest(server: ScriptedServer, remote: Remote, tmp_path: Path) -> None:
