@@ -13,7 +13,7 @@ from storage.faults import Fault, FaultyStore
 from storage.memory import MemoryStore
 from storage.prefixed import Prefixed
 from storage.s3 import S3Settings, S3Store, open_store
-from storage.store import Body, Reader, Stat, Store, Upload
+from storage.store import Body, OpenUpload, Part, Reader, Stat, Store, Upload
 
 __all__ = [
     "AlreadyExists",
@@ -24,7 +24,9 @@ __all__ = [
     "InvalidKey",
     "MemoryStore",
     "NotFound",
+    "OpenUpload",
     "OutOfRange",
+    "Part",
     "Prefixed",
     "Reader",
     "S3Settings",

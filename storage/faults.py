@@ -5,18 +5,21 @@ from __future__ import annotations
 import random
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from enum import Enum
 from typing import TypeVar
 
 from storage.errors import Unavailable
-from storage.store import Body, Reader, Stat, Store, Upload
+from storage.store import Body, OpenUpload, Part, Reader, Stat, Store, Upload
 
 T = TypeVar("T")
 Hook = Callable[[str, str, str], None]
 """Called as hook(op, key, phase)."""
-OPERATIONS = ("put", "get", "get_range", "head", "delete", "list")
+OPERATIONS = (
+    "put", "get", "get_range", "head", "delete", "list", "copy",
+    "create_upload", "put_part", "list_parts", "complete_upload", "abort_upload", "list_uploads",
+)  # fmt: skip
 """What can fail. Presigning asks nobody, so it never does."""
 
 
@@ -43,7 +46,7 @@ class FaultyStore(Store):
     rate: the share of calls that fail, 0 to 1, drawn from `seed`: the same calls fail in the same way.
     hook: called as hook(op, key, phase) in the calling thread, with phase "before" and, once the operation has
         succeeded underneath, "after". It may wait (a race is held open) or raise (that is then the outcome).
-        It is called for "presign_get" and "presign_put" too.
+        It is called for "presign_get", "presign_put" and "presign_part" too.
     """
 
     def __init__(
@@ -107,7 +110,9 @@ class FaultyStore(Store):
         self._run("delete", key, lambda: self._store.delete(key))
 
     def list(self, prefix: str = "") -> Iterator[Stat]:
-        return self._run("list", prefix, lambda: self._store.list(prefix), breaks=_break_listing)
+        return self._run(
+            "list", prefix, lambda: self._store.list(prefix), breaks=lambda found: _break_listing(prefix, found)
+        )
 
     def presign_get(self, key: str, *, expires: timedelta) -> Upload | None:
         self._hook("presign_get", key, "before")
@@ -120,6 +125,41 @@ class FaultyStore(Store):
         signed = self._store.presign_put(key, expires=expires)
         self._hook("presign_put", key, "after")
         return signed
+
+    def copy(self, source: str, key: str, *, etag: str) -> Stat:
+        return self._run("copy", key, lambda: self._store.copy(source, key, etag=etag))
+
+    def create_upload(self, key: str) -> str:
+        return self._run("create_upload", key, lambda: self._store.create_upload(key))
+
+    def put_part(self, key: str, upload_id: str, number: int, body: bytes) -> Part:
+        return self._run("put_part", key, lambda: self._store.put_part(key, upload_id, number, body))
+
+    def presign_part(self, key: str, upload_id: str, number: int, *, expires: timedelta) -> Upload | None:
+        self._hook("presign_part", key, "before")
+        signed = self._store.presign_part(key, upload_id, number, expires=expires)
+        self._hook("presign_part", key, "after")
+        return signed
+
+    def list_parts(self, key: str, upload_id: str) -> Iterator[Part]:
+        return self._run(
+            "list_parts", key,
+            lambda: self._store.list_parts(key, upload_id),
+            breaks=lambda found: _break_listing(key, found),
+        )  # fmt: skip
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> Stat:
+        return self._run("complete_upload", key, lambda: self._store.complete_upload(key, upload_id, parts))
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        self._run("abort_upload", key, lambda: self._store.abort_upload(key, upload_id))
+
+    def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
+        return self._run(
+            "list_uploads", prefix,
+            lambda: self._store.list_uploads(prefix),
+            breaks=lambda found: _break_listing(prefix, found),
+        )  # fmt: skip
 
 
 def _close(result: object) -> None:
@@ -144,11 +184,11 @@ class _BrokenSource:
 
 
 def _break_body(body: Body) -> Body:
-    return Body(body.key, _BrokenSource(body), body.size)
+    return Body(body.key, _BrokenSource(body), body.size, body.etag)
 
 
-def _break_listing(listing: Iterator[Stat]) -> Iterator[Stat]:
+def _break_listing(key: str, listing: Iterator[T]) -> Iterator[T]:
     first = next(listing, None)
     if first is not None:
         yield first
-        raise Unavailable(first.key, "the listing broke off on purpose")
+        raise Unavailable(key, "the listing broke off on purpose")

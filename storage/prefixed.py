@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
 from storage.errors import InvalidKey
 from storage.keys import check_key, check_prefix
-from storage.store import Body, Reader, Stat, Store, Upload
+from storage.store import Body, OpenUpload, Part, Reader, Stat, Store, Upload
 
 
 class Prefixed(Store):
@@ -28,11 +28,11 @@ class Prefixed(Store):
         # Checked before joining: an empty key would otherwise be the prefix itself.
         return self._prefix + check_key(key)
 
-    def _part(self, stat: Stat) -> Stat:
+    def _own(self, stat: Stat) -> Stat:
         return replace(stat, key=check_key(stat.key.removeprefix(self._prefix)))
 
     def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> Stat:
-        return self._part(self._store.put(self._whole(key), body, if_absent=if_absent, sha256=sha256))
+        return self._own(self._store.put(self._whole(key), body, if_absent=if_absent, sha256=sha256))
 
     def get(self, key: str) -> Body:
         return self._store.get(self._whole(key))
@@ -41,16 +41,41 @@ class Prefixed(Store):
         return self._store.get_range(self._whole(key), offset, length)
 
     def head(self, key: str) -> Stat:
-        return self._part(self._store.head(self._whole(key)))
+        return self._own(self._store.head(self._whole(key)))
 
     def delete(self, key: str) -> None:
         self._store.delete(self._whole(key))
 
     def list(self, prefix: str = "") -> Iterator[Stat]:
-        return map(self._part, self._store.list(self._prefix + check_prefix(prefix)))
+        return map(self._own, self._store.list(self._prefix + check_prefix(prefix)))
 
     def presign_get(self, key: str, *, expires: timedelta) -> Upload | None:
         return self._store.presign_get(self._whole(key), expires=expires)
 
     def presign_put(self, key: str, *, expires: timedelta) -> Upload | None:
         return self._store.presign_put(self._whole(key), expires=expires)
+
+    def copy(self, source: str, key: str, *, etag: str) -> Stat:
+        return self._own(self._store.copy(self._whole(source), self._whole(key), etag=etag))
+
+    def create_upload(self, key: str) -> str:
+        return self._store.create_upload(self._whole(key))
+
+    def put_part(self, key: str, upload_id: str, number: int, body: bytes) -> Part:
+        return self._store.put_part(self._whole(key), upload_id, number, body)
+
+    def presign_part(self, key: str, upload_id: str, number: int, *, expires: timedelta) -> Upload | None:
+        return self._store.presign_part(self._whole(key), upload_id, number, expires=expires)
+
+    def list_parts(self, key: str, upload_id: str) -> Iterator[Part]:
+        return self._store.list_parts(self._whole(key), upload_id)
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> Stat:
+        return self._own(self._store.complete_upload(self._whole(key), upload_id, parts))
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        self._store.abort_upload(self._whole(key), upload_id)
+
+    def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
+        for found in self._store.list_uploads(self._prefix + check_prefix(prefix)):
+            yield replace(found, key=check_key(found.key.removeprefix(self._prefix)))

@@ -11,7 +11,7 @@ import io
 import threading
 import zlib
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -31,7 +31,7 @@ from botocore.exceptions import (
 from storage.errors import AlreadyExists, DigestMismatch, NotFound, OutOfRange, StorageError, Unavailable
 from storage.keys import check_key, check_prefix
 from storage.prefixed import Prefixed
-from storage.store import Body, Reader, Stat, Store, Upload, check_range, read_up_to
+from storage.store import Body, OpenUpload, Part, Reader, Stat, Store, Upload, check_range, read_up_to
 
 if TYPE_CHECKING:
     from botocore.response import StreamingBody
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 PART_BYTES = 8 * 1024 * 1024
 """Larger bodies go up in parts of this size, one in memory at a time; S3 takes 10,000 of at least 5 MiB."""
+COPY_BYTES = 1024**3
+"""Larger objects are copied in parts of this size; S3 copies at most 5 GiB in one request."""
 PRESIGN_MAX = timedelta(days=7)
 """The longest that a SigV4 signature may be valid."""
 
@@ -73,11 +75,14 @@ class S3Store(Store):
         self._client = _client(settings, settings.endpoint_url)
         public = settings.public_endpoint_url
         self._signer = _client(settings, public) if public else self._client
+        # An upload that announces checksums takes no part without one, and whoever has a signed URL sends none.
+        self._plain = _client(settings, settings.endpoint_url, checksums="when_required")
 
     def close(self) -> None:
         """Close the pooled connections."""
         self._client.close()
         self._signer.close()
+        self._plain.close()
 
     def ensure_bucket(self) -> None:
         """Make the bucket if there is none."""
@@ -192,7 +197,7 @@ class S3Store(Store):
     def get(self, key: str) -> Body:
         with _mapped(check_key(key)):
             answer = self._client.get_object(Bucket=self._bucket, Key=key)
-        return Body(key, _Stream(key, answer["Body"]), answer["ContentLength"])
+        return Body(key, _Stream(key, answer["Body"]), answer["ContentLength"], answer["ETag"].strip('"'))
 
     def get_range(self, key: str, offset: int, length: int) -> bytes:
         check_range(offset, length)
@@ -247,24 +252,120 @@ class S3Store(Store):
                 yield _stat(key, found["Size"], found["ETag"], found["LastModified"])
 
     def presign_get(self, key: str, *, expires: timedelta) -> Upload:
-        return self._presign("GET", "get_object", key, expires)
+        return self._presign("GET", "get_object", {"Key": check_key(key)}, expires)
 
     def presign_put(self, key: str, *, expires: timedelta) -> Upload:
-        return self._presign("PUT", "put_object", key, expires)
+        return self._presign("PUT", "put_object", {"Key": check_key(key)}, expires)
+
+    def presign_part(self, key: str, upload_id: str, number: int, *, expires: timedelta) -> Upload:
+        named: dict[str, str | int] = {"Key": check_key(key), "UploadId": upload_id, "PartNumber": number}
+        return self._presign("PUT", "upload_part", named, expires)
 
     def _presign(
-        self, method: str, operation: Literal["get_object", "put_object"], key: str, expires: timedelta
+        self,
+        method: str,
+        operation: Literal["get_object", "put_object", "upload_part"],
+        named: dict[str, str | int],
+        expires: timedelta,
     ) -> Upload:
-        check_key(key)
         if not timedelta(seconds=1) <= expires <= PRESIGN_MAX:
             raise ValueError("expires must be between 1 second and 7 days")
         seconds = int(expires.total_seconds())
         expires_at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=seconds)
-        # Bucket and key only: each further parameter becomes a signed header that the client would have to send.
+        # Only what names the target: each further parameter becomes a signed header that the client would have to send.
         url = self._signer.generate_presigned_url(
-            operation, Params={"Bucket": self._bucket, "Key": key}, ExpiresIn=seconds
+            operation, Params={"Bucket": self._bucket, **named}, ExpiresIn=seconds
         )
         return Upload(method=method, url=url, headers={}, expires_at=expires_at)
+
+    def copy(self, source: str, key: str, *, etag: str) -> Stat:
+        size = self.head(source).size
+        wanted: dict[str, Any] = {
+            "CopySource": {"Bucket": self._bucket, "Key": check_key(source)},
+            "CopySourceIfMatch": f'"{etag}"',
+        }
+        with _mapped(check_key(key)):
+            try:
+                if size <= COPY_BYTES:
+                    self._client.copy_object(Bucket=self._bucket, Key=key, **wanted)
+                else:
+                    self._copy_parts(key, size, wanted)
+            except ClientError as error:
+                if _status(error) in {404, 412}:
+                    raise NotFound(source, "There is no such version of this object.") from error
+                raise
+        return self.head(key)
+
+    def _copy_parts(self, key: str, size: int, wanted: dict[str, Any]) -> None:
+        target: dict[str, Any] = {"Bucket": self._bucket, "Key": key, "UploadId": self.create_upload(key)}
+        try:
+            parts: list[CompletedPartTypeDef] = []
+            for number, start in enumerate(range(0, size, COPY_BYTES), start=1):
+                within = f"bytes={start}-{min(start + COPY_BYTES, size) - 1}"
+                answer = self._plain.upload_part_copy(**target, PartNumber=number, CopySourceRange=within, **wanted)
+                parts.append({"PartNumber": number, "ETag": answer["CopyPartResult"]["ETag"]})
+            self._plain.complete_multipart_upload(**target, MultipartUpload={"Parts": parts})
+        except BaseException as error:
+            self._abort(key, target["UploadId"], error)
+            raise
+
+    def create_upload(self, key: str) -> str:
+        with _mapped(check_key(key)):
+            return self._plain.create_multipart_upload(
+                Bucket=self._bucket, Key=key, ContentType="application/octet-stream"
+            )["UploadId"]
+
+    def put_part(self, key: str, upload_id: str, number: int, body: bytes) -> Part:
+        with _mapped_upload(check_key(key)):
+            answer = self._plain.upload_part(
+                Bucket=self._bucket, Key=key, UploadId=upload_id, PartNumber=number, Body=body
+            )
+        return Part(number, len(body), answer["ETag"].strip('"'))
+
+    def list_parts(self, key: str, upload_id: str) -> Iterator[Part]:
+        return self._part_pages(check_key(key), upload_id)
+
+    def _part_pages(self, key: str, upload_id: str) -> Iterator[Part]:
+        paginator = self._plain.get_paginator("list_parts")
+        pages = iter(paginator.paginate(Bucket=self._bucket, Key=key, UploadId=upload_id))
+        while True:
+            with _mapped_upload(key):
+                page = next(pages, None)
+            if page is None:
+                return
+            for found in page.get("Parts", ()):
+                yield Part(found["PartNumber"], found["Size"], found["ETag"].strip('"'))
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> Stat:
+        named: list[CompletedPartTypeDef] = [{"PartNumber": part.number, "ETag": f'"{part.etag}"'} for part in parts]
+        with _mapped_upload(check_key(key)):
+            self._plain.complete_multipart_upload(
+                Bucket=self._bucket, Key=key, UploadId=upload_id, MultipartUpload={"Parts": named}
+            )
+        return self.head(key)
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        try:
+            with _mapped_upload(check_key(key)):
+                self._plain.abort_multipart_upload(Bucket=self._bucket, Key=key, UploadId=upload_id)
+        except NotFound:
+            return
+
+    def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
+        return self._upload_pages(check_prefix(prefix))
+
+    def _upload_pages(self, prefix: str) -> Iterator[OpenUpload]:
+        at: dict[str, Any] = {}
+        while True:
+            with _mapped(prefix):
+                page = self._plain.list_multipart_uploads(Bucket=self._bucket, Prefix=prefix, **at)
+            for found in page.get("Uploads", ()):
+                begun = found["Initiated"].replace(microsecond=0)
+                yield OpenUpload(check_key(found["Key"]), found["UploadId"], begun)
+            # SeaweedFS says «truncated» without a marker to go on from.
+            if not page.get("IsTruncated") or not page.get("NextKeyMarker"):
+                return
+            at = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page.get("NextUploadIdMarker", "")}
 
 
 def open_store(settings: S3Settings, *, role: str) -> Store:
@@ -272,7 +373,11 @@ def open_store(settings: S3Settings, *, role: str) -> Store:
     return Prefixed(S3Store(settings), f"{role}/")
 
 
-def _client(settings: S3Settings, endpoint_url: str) -> S3Client:
+def _client(
+    settings: S3Settings,
+    endpoint_url: str,
+    checksums: Literal["when_supported", "when_required"] = "when_supported",
+) -> S3Client:
     config = Config(
         signature_version="s3v4",
         s3={"addressing_style": "path"},
@@ -280,6 +385,7 @@ def _client(settings: S3Settings, endpoint_url: str) -> S3Client:
         read_timeout=settings.read_seconds,
         retries={"mode": "standard", "total_max_attempts": settings.attempts_max},
         max_pool_connections=settings.pool_size,
+        request_checksum_calculation=checksums,
     )
     with _session_lock:  # clients may be shared by threads, the making of clients may not
         return _session().client(
@@ -331,6 +437,18 @@ def _mapped(key: str) -> Iterator[None]:
         yield
     except (BotoCoreError, ClientError) as error:
         _raise(key, error)
+
+
+@contextmanager
+def _mapped_upload(key: str) -> Iterator[None]:
+    """As `_mapped`, for one unfinished upload: that it has ended is then an answer, not trouble."""
+    try:
+        with _mapped(key):
+            yield
+    except Unavailable as error:
+        if isinstance(error.__cause__, ClientError) and error.__cause__.response["Error"].get("Code") == "NoSuchUpload":
+            raise NotFound(key, "There is no such unfinished upload.") from error
+        raise
 
 
 def _raise(key: str, error: BotoCoreError | ClientError) -> NoReturn:

@@ -7,7 +7,7 @@ begun sees one version to its end.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -16,6 +16,10 @@ from typing import Protocol, Self
 from storage.errors import Unavailable
 
 CHUNK_BYTES = 1024 * 1024
+PART_BYTES_MIN = 5 * 1024 * 1024
+"""The least that S3 takes as a part, but for the last one."""
+PARTS_MAX = 10_000
+"""The most parts that S3 takes."""
 
 
 class Reader(Protocol):
@@ -58,13 +62,36 @@ class Upload:
     expires_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class OpenUpload:
+    """An upload in parts that was neither completed nor aborted."""
+
+    key: str
+    upload_id: str
+    created_at: datetime
+    """By the store's clock, to the second, with a time zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part that has arrived, of an upload in parts."""
+
+    number: int
+    """From 1 to PARTS_MAX."""
+    size: int
+    """Bytes."""
+    etag: str
+
+
 class Body:
     """The bytes of one object, in one direction. Close it, best by `with`: it holds a connection."""
 
-    def __init__(self, key: str, source: Source, size: int) -> None:
+    def __init__(self, key: str, source: Source, size: int, etag: str = "") -> None:
         self.key = key
         self.size = size
         """Bytes of the whole object."""
+        self.etag = etag
+        """The version that is read, as `Stat.etag` and `Store.copy` know it."""
         self._source = source
         self._left = size
         self._closed = False
@@ -160,6 +187,48 @@ class Store(Protocol):
 
     def presign_put(self, key: str, *, expires: timedelta) -> Upload | None:
         """Sign an upload to `key`, with any headers. Nothing verifies what arrives. None: this store cannot."""
+        ...
+
+    def copy(self, source: str, key: str, *, etag: str) -> Stat:
+        """Copy the version `etag` of `source` to `key` inside the store, over what is there; visible all at once.
+
+        Raises NotFound when `source` is not there or has another etag.
+        """
+        ...
+
+    def create_upload(self, key: str) -> str:
+        """Begin an upload in parts to `key`; its id. Each call begins another. Nothing is visible before its end."""
+        ...
+
+    def put_part(self, key: str, upload_id: str, number: int, body: bytes) -> Part:
+        """Send part `number`, in any order; again replaces it. Raises NotFound when the upload has ended."""
+        ...
+
+    def presign_part(self, key: str, upload_id: str, number: int, *, expires: timedelta) -> Upload | None:
+        """Sign the sending of one part. Useless once the upload has ended. None: this store cannot."""
+        ...
+
+    def list_parts(self, key: str, upload_id: str) -> Iterator[Part]:
+        """Yield the parts that have arrived, by number. Raises NotFound when the upload has ended."""
+        ...
+
+    def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> Stat:
+        """Make one object of `parts`, by number, over what is there; visible all at once.
+
+        Each part but the last has PART_BYTES_MIN or more. Raises NotFound when the upload has ended; a store may also
+        answer a repeated completion like the first.
+        """
+        ...
+
+    def abort_upload(self, key: str, upload_id: str) -> None:
+        """End an upload and drop its parts; that there is none is fine."""
+        ...
+
+    def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
+        """Yield the unfinished uploads whose key begins with `prefix`, in any order.
+
+        SeaweedFS tells the first 1,000 only: who ends those sees the next.
+        """
         ...
 
 
