@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 from hub.client import workdir
-from hub.client.answers import Job, Pushed, Refs
-from hub.client.errors import BadInput, LinkRefused, Refused
+from hub.client.answers import Job, Refs
+from hub.client.errors import BadInput, Refused
 from hub.client.progress import Progress
-from hub.client.transport import LINKS_MAX, Remote
+from hub.client.remember import remember
+from hub.client.sending import Move, send
+from hub.client.transport import Remote
 from hub.client.tree import File, Skipped, Tree, open_regular, read_tree
 from hub.client.workdir import Workdir
 from hub.errors import TooLarge
@@ -94,7 +95,7 @@ def push_directory(
     tree = _read(wish.directory, progress)
     snapshot = _snapshot(tree, now())
     if head is not None and not wish.allow_empty and refs.snapshots.get(branch) == snapshot.snapshot_id:
-        note = _remember(wish.directory, Workdir(remote.url, branch, head))
+        note = remember(wish.directory, Workdir(remote.url, branch, head))
         return PushResult(
             remote.url, branch, head, snapshot.snapshot_id, None, len(tree.files),
             0, 0, None, (), tree.skipped, note,
@@ -104,8 +105,8 @@ def push_directory(
     commit = _commit(refs, snapshot, parent, branch, wish, now())
     with tempfile.TemporaryFile() as file:
         summary = _write_pack(file, _objects_to_send(remote, tree), snapshot, commit, progress)
-        pushed = _send(remote, file, summary, commit, head, force=wish.force)
-    note = _remember(wish.directory, Workdir(remote.url, branch, commit.commit_id), (snapshot, commit))
+        pushed = send(remote, file, summary, Move(branch, commit.commit_id, head, force=wish.force))
+    note = remember(wish.directory, Workdir(remote.url, branch, commit.commit_id), (snapshot, commit))
     return PushResult(
         remote.url, branch, commit.commit_id, snapshot.snapshot_id, parent, len(tree.files),
         summary.objects, summary.size, pushed.push_id, pushed.jobs, tree.skipped, note,
@@ -205,53 +206,3 @@ def _add(writer: PackWriter, file: File) -> None:
             raise BadInput(f"«{file.path}» was changed while it was being read; try again.") from None
         except TooLarge as error:
             raise BadInput(f"«{file.path}» cannot be pushed: {error.sentence}.") from None
-
-
-def _send(
-    remote: Remote, file: IO[bytes], summary: PackSummary, commit: Commit, head: str | None, *, force: bool
-) -> Pushed:
-    for attempt in range(1, LINKS_MAX + 1):
-        presigned = remote.presign(summary.mpack_id, summary.size, commit.branch, commit.commit_id)
-        if presigned.upload is None:
-            break
-        try:
-            remote.upload(presigned.upload, file, summary.size)
-        except LinkRefused:
-            if attempt == LINKS_MAX:
-                raise
-        else:
-            break
-    return remote.push(presigned.mpack_key, commit.branch, commit.commit_id, expected_head=head, force=force)
-
-
-def _remember(directory: Path, now_at: Workdir, made: tuple[Snapshot, Commit] | None = None) -> str:
-    """Note where the directory is, unless its notes are about another repository; keep what was `made`.
-
-    Returns a sentence when that is impossible: a directory that cannot be written is no reason to fail a
-    push.
-    """
-    known = workdir.load(directory)
-    if known is not None and known.url != now_at.url:
-        return ""
-    try:
-        if made is not None:
-            _keep(directory, *made)
-        if now_at.head is not None:
-            workdir.save_heads(directory, workdir.load_heads(directory) | {now_at.branch: now_at.head})
-        workdir.save(directory, now_at)
-    except OSError as error:
-        return f"{workdir.STATE} cannot be written ({error.strerror}); name the address next time."
-    return ""
-
-
-def _keep(directory: Path, snapshot: Snapshot, commit: Commit) -> None:
-    """Keep the commit and its snapshot as a pack: the objects are the files of the directory."""
-    content = io.BytesIO()
-    writer = PackWriter(content)
-    writer.add_snapshot(snapshot)
-    writer.add_commit(commit)
-    kept = workdir.pack_path(directory, writer.finish().mpack_id)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    fresh = kept.with_suffix(".tmp")
-    fresh.write_bytes(content.getvalue())
-    fresh.replace(kept)
