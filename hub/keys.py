@@ -38,6 +38,11 @@ def archive_key(repository_id: UUID, mpack_id: str) -> str:
     return f"mpacks/{repository_id}/{mpack_id}"
 
 
+def body_key(repository_id: UUID, body_id: str) -> str:
+    """Where the ready-made body of a Muse `fetch` lies: named by its own digest, as a built pack is."""
+    return f"bodies/{repository_id}/{body_id}"
+
+
 def cache_key(repository_id: UUID, mpack_id: str) -> str:
     """Where a built pack lies: named by its own digest, so a late writer can only write the same bytes."""
     return f"mpacks/{repository_id}/{mpack_id}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import bindparam, text
@@ -14,14 +15,14 @@ from sqlalchemy.orm import Session
 from hub.errors import FetchNotIndexed
 from hub.keys import archive_key
 from hub.models.sets import bites
-from hub.pack.blocks import decompress_block
+from hub.pack.blocks import check_stored, decompress_block, raw_chunks
 from hub.pack.format import Block, Codec, Entry, Kind
 from storage import Store
 
 RUN_BYTES = 4 * 1024 * 1024
 """Neighbouring blocks are fetched together up to this size."""
-KEPT_BYTES = 64 * 1024 * 1024
-"""Fetched blocks that are kept for the next object, in bytes."""
+KEPT_BYTES = 32 * 1024 * 1024
+"""Fetched blocks that are kept for the next object, in bytes; and as much of decompressed ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +41,16 @@ def locate_objects(session: Session, repository_id: UUID, object_ids: Sequence[s
     whole or not built.
     """
     found: dict[str, Place] = {}
+    blocks: dict[tuple[bytes, int], tuple[str, Block]] = {}
     for bite in bites(object_ids):
         rows = session.execute(PLACES, {"repository_id": repository_id, "ids": bite, "kind": int(Kind.OBJECT)})
         for row in rows:
             object_id = bytes(row.entity_id).hex()
+            key = (bytes(row.mpack_id), row.block)
+            # One Block for all objects in it: there may be a million places.
+            mpack_id, block = blocks.get(key) or blocks.setdefault(key, (key[0].hex(), _block(row)))
             found[object_id] = Place(
-                bytes(row.mpack_id).hex(),
-                Block(
-                    number=row.block,
-                    offset=row.stored_offset,
-                    stored_length=row.stored_length,
-                    raw_length=row.block_raw_length,
-                    codec=Codec(row.codec),
-                    checksum=row.checksum,
-                    kind=Kind.OBJECT,
-                    entry_count=row.entries,
-                ),
-                Entry(Kind.OBJECT, object_id, row.block, row.raw_offset, row.raw_length),
+                mpack_id, block, Entry(Kind.OBJECT, object_id, row.block, row.raw_offset, row.raw_length)
             )
     missing = len(object_ids) - len(found)
     if missing:
@@ -64,20 +58,54 @@ def locate_objects(session: Session, repository_id: UUID, object_ids: Sequence[s
     return [found[object_id] for object_id in object_ids]
 
 
-class BlockReader:
-    """Reads blocks of a repository's packs, neighbours in one request, and keeps the last ones for a while."""
+def _block(row: Any) -> Block:
+    return Block(
+        number=row.block,
+        offset=row.stored_offset,
+        stored_length=row.stored_length,
+        raw_length=row.block_raw_length,
+        codec=Codec(row.codec),
+        checksum=row.checksum,
+        kind=Kind.OBJECT,
+        entry_count=row.entries,
+    )
 
-    def __init__(self, archive: Store, repository_id: UUID, places: Iterable[Place]) -> None:
+
+def in_file_order(places: Iterable[Place]) -> list[Place]:
+    """The places as they lie in the packs: read so, each block comes once and nothing needs to be kept."""
+    return sorted(places, key=lambda place: (place.mpack_id, place.block.offset, place.entry.offset))
+
+
+class BlockReader:
+    """Reads blocks of a repository's packs, neighbours in one request, and keeps the last ones for a while.
+
+    `keep`: bytes of blocks that are kept, as stored and again decompressed; 0 keeps what the last object needed.
+    """
+
+    def __init__(
+        self, archive: Store, repository_id: UUID, places: Iterable[Place], *, keep: int | None = None
+    ) -> None:
         self._archive = archive
         self._repository_id = repository_id
+        self._keep = KEPT_BYTES if keep is None else keep
         self._run_of = _runs(places)
         self._kept: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._kept_bytes = 0
+        self._raw: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._raw_bytes = 0
 
     def content(self, place: Place) -> bytes:
         """The object's bytes."""
-        raw = decompress_block(self.stored(place), place.block)
-        return raw[place.entry.offset : place.entry.offset + place.entry.raw_length]
+        return b"".join(self.chunks(place))
+
+    def chunks(self, place: Place) -> Iterator[bytes]:
+        """The object's bytes, piece by piece where it has a block of its own, however large."""
+        block = place.block
+        if block.entry_count > 1:
+            yield self._raw_block(place)[place.entry.offset : place.entry.offset + place.entry.raw_length]
+            return
+        stored = self.stream(place) if block.stored_length > RUN_BYTES else [self.stored(place)]
+        yield from raw_chunks(check_stored(stored, block), block)
 
     def stored(self, place: Place) -> bytes:
         """The block of the object as it is stored."""
@@ -93,6 +121,17 @@ class BlockReader:
             length = min(RUN_BYTES, place.block.stored_length - start)
             yield self._archive.get_range(self._key(place.mpack_id), place.block.offset + start, length)
 
+    def _raw_block(self, place: Place) -> bytes:
+        key = (place.mpack_id, place.block.number)
+        if key not in self._raw:
+            self._raw[key] = decompress_block(self.stored(place), place.block)
+            self._raw_bytes += place.block.raw_length
+        self._raw.move_to_end(key)
+        while self._raw_bytes > self._keep and len(self._raw) > 1:
+            _, dropped = self._raw.popitem(last=False)
+            self._raw_bytes -= len(dropped)
+        return self._raw[key]
+
     def _fetch(self, place: Place) -> None:
         run = self._run_of[place.mpack_id, place.block.number]
         first, last = run[0], run[-1]
@@ -102,7 +141,7 @@ class BlockReader:
             start = block.offset - first.offset
             self._kept_bytes += block.stored_length - len(self._kept.pop((place.mpack_id, block.number), b""))
             self._kept[place.mpack_id, block.number] = data[start : start + block.stored_length]
-        while self._kept_bytes > KEPT_BYTES and len(self._kept) > len(run):
+        while self._kept_bytes > self._keep and len(self._kept) > len(run):
             _, dropped = self._kept.popitem(last=False)
             self._kept_bytes -= len(dropped)
 

@@ -150,6 +150,24 @@ def decode_manifest(encoded: bytes) -> dict[str, str]:
 
     Never takes more memory than MAX_MANIFEST_BYTES of rows need. Raises Invalid for anything else.
     """
+    rows = _decompress(encoded)
+    manifest, end = unpack_rows(rows, 0, "manifest")
+    if end != len(rows):
+        raise Invalid("manifest", f"has {len(rows) - end} bytes after its end")
+    return manifest
+
+
+def msgpack_size(encoded: bytes) -> int:
+    """Bytes of an encoded manifest as a msgpack map of path → id, as the wire has it, without building the map."""
+    rows = _decompress(encoded)
+    count: int
+    count, text_length = _ROWS.unpack_from(rows)
+    lengths = [len(path) for path in rows[_ROWS.size : _ROWS.size + text_length].split(b"\0")[:-1]]
+    heads = count + sum(length > 31 for length in lengths) + sum(length > 255 for length in lengths)
+    return (1 if count < 16 else 3 if count < 1 << 16 else 5) + heads + sum(lengths) + count * (2 + 2 * ID_BYTES)
+
+
+def _decompress(encoded: bytes) -> bytes:
     if encoded[:1] != _ENCODED_VERSION:
         raise Invalid("manifest", "is not an encoded manifest of version 1")
     frame = encoded[1:]
@@ -162,7 +180,4 @@ def decode_manifest(encoded: bytes) -> dict[str, str]:
         )
     except zstandard.ZstdError:
         raise Invalid("manifest", "is damaged: it cannot be decompressed") from None
-    manifest, end = unpack_rows(rows, 0, "manifest")
-    if end != len(rows):
-        raise Invalid("manifest", f"has {len(rows) - end} bytes after its end")
-    return manifest
+    return bytes(rows)

@@ -1,25 +1,48 @@
-"""`fetch.mpack.prebuild`: one pack for all live branch tips, so that a clone is a download."""
+"""`fetch.mpack.prebuild`: one pack for all live branch tips, and the body of a Muse `fetch` of the same.
+
+So a clone is a download, by either transport. Both lie in the cache store under their digests, and are named by the
+same rows.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from typing import BinaryIO
 from uuid import UUID
 
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
 from hub.build import build_pack
-from hub.difference import difference
-from hub.keys import cache_key
+from hub.difference import Difference, difference
+from hub.fetch_body import ANSWER_BYTES, body_chunks, body_size
+from hub.keys import body_key, cache_key
 from hub.models import FetchMpackCache
 from hub.models.history import branch_heads
 from hub.models.repository import lock_repository
+from hub.pack.format import Kind
+from hub.pack.reader import FileSource, PackReader
 from hub.services import Services
 from storage import AlreadyExists, NotFound
 
 OVERTAKEN = "overtaken"
 """What a build came to whose tips were no longer live at its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prebuilt:
+    """What the cache has for some tips.
+
+    No `body_id`: the body would have at least `body_size` bytes, which is too many; None: nobody knows.
+    """
+
+    mpack_id: str
+    size: int
+    body_id: str | None
+    body_size: int | None
 
 
 def live_tips(session: Session, repository_id: UUID) -> list[str]:
@@ -28,29 +51,30 @@ def live_tips(session: Session, repository_id: UUID) -> list[str]:
 
 
 def prebuild(services: Services, session: Session, repository_id: UUID, tips: list[str]) -> str:
-    """Build the pack of these tips and make it the cache's, unless the branches have moved on; a word on what was done.
+    """Build pack and body of these tips and make them the cache's, unless the branches have moved on.
 
-    The cache rows are swapped in the caller's transaction, under the lock that pushes take, and only when what was
-    built is what is live: an older run that ends late can't replace a newer pack, and the push that moved a branch
-    has queued a later run. Raises FetchNotIndexed and storage's errors.
+    Returns a word on what was done. The cache rows are swapped in the caller's transaction, under the lock that pushes
+    take, and only when what was built is what is live: an older run that ends late can't replace a newer pack, and the
+    push that moved a branch has queued a later run. Raises FetchNotIndexed and storage's errors.
     """
     if tips and _is_cached(services, session, repository_id, tips):
         return "fresh"
-    with tempfile.TemporaryFile() as file:
-        if tips:
-            contents = difference(session, repository_id, tips, [])
-            summary = build_pack(session, services.archive, repository_id, contents, file)
-            file.seek(0)
-            with suppress(AlreadyExists):
-                services.cache.put(cache_key(repository_id, summary.mpack_id), file, if_absent=True)
+    built = _build(services, session, repository_id, tips) if tips else None
     lock_repository(session, repository_id)
     if live_tips(session, repository_id) != tips:
         return OVERTAKEN
     session.execute(delete(FetchMpackCache).where(FetchMpackCache.repository_id == repository_id))
-    if not tips:
+    if built is None:
         return "empty"
     rows = [
-        {"repository_id": repository_id, "tip_commit_id": tip, "mpack_id": summary.mpack_id, "size": summary.size}
+        {
+            "repository_id": repository_id,
+            "tip_commit_id": tip,
+            "mpack_id": built.mpack_id,
+            "size": built.size,
+            "body_id": built.body_id,
+            "body_size": built.body_size,
+        }
         for tip in tips
     ]
     session.execute(insert(FetchMpackCache), rows)
@@ -68,16 +92,57 @@ def cached_mpack(session: Session, repository_id: UUID, tips: list[str]) -> tupl
     return packs.pop() if len(packs) == 1 and len(rows) == len(set(tips)) else None
 
 
+def prebuilt(session: Session, repository_id: UUID, tips: list[str]) -> Prebuilt | None:
+    """What the cache has for exactly these tips, no more and no fewer."""
+    rows = session.scalars(select(FetchMpackCache).where(FetchMpackCache.repository_id == repository_id)).all()
+    if not rows or sorted(row.tip_commit_id for row in rows) != sorted(set(tips)):
+        return None
+    found = {Prebuilt(row.mpack_id, row.size, row.body_id, row.body_size) for row in rows}
+    return found.pop() if len(found) == 1 else None
+
+
+def _build(services: Services, session: Session, repository_id: UUID, tips: list[str]) -> Prebuilt:
+    contents = difference(session, repository_id, tips, [])
+    with tempfile.TemporaryFile() as file:
+        summary = build_pack(session, services.archive, repository_id, contents, file)
+        file.seek(0)
+        with suppress(AlreadyExists):
+            services.cache.put(cache_key(repository_id, summary.mpack_id), file, if_absent=True)
+        body_id, size = _build_body(services, session, repository_id, contents, file)
+    return Prebuilt(summary.mpack_id, summary.size, body_id, size)
+
+
+def _build_body(
+    services: Services, session: Session, repository_id: UUID, contents: Difference, mpack: BinaryIO
+) -> tuple[str | None, int]:
+    """(id, size) of the body, its objects taken from the pack that has just been built. No id: it is too large."""
+    pack = PackReader.open(FileSource(mpack))
+    lengths = [entry.raw_length for entry in pack.entries if entry.kind is Kind.OBJECT]
+    size = body_size(session, repository_id, contents, lengths, limit=ANSWER_BYTES)
+    if size > ANSWER_BYTES:
+        return None, size
+    digest = hashlib.sha256()
+    with tempfile.TemporaryFile() as file:
+        chunks = body_chunks(lambda: nullcontext(session), repository_id, contents, len(lengths), pack.iter_objects())
+        for chunk in chunks:
+            digest.update(chunk)
+            file.write(chunk)
+        size = file.tell()
+        file.seek(0)
+        with suppress(AlreadyExists):
+            services.cache.put(body_key(repository_id, digest.hexdigest()), file, if_absent=True)
+    return digest.hexdigest(), size
+
+
 def _is_cached(services: Services, session: Session, repository_id: UUID, tips: list[str]) -> bool:
-    """Whether the cache has exactly these tips, in one pack that is still there."""
-    hit = cached_mpack(session, repository_id, tips)
-    rows = session.scalars(
-        select(FetchMpackCache.tip_commit_id).where(FetchMpackCache.repository_id == repository_id)
-    ).all()
-    if hit is None or sorted(rows) != tips:
+    """Whether the cache has exactly these tips, and what its rows name is still there."""
+    found = prebuilt(session, repository_id, tips)
+    if found is None:
         return False
     try:
-        services.cache.head(cache_key(repository_id, hit[0]))
+        services.cache.head(cache_key(repository_id, found.mpack_id))
+        if found.body_id is not None:
+            services.cache.head(body_key(repository_id, found.body_id))
     except NotFound:
         return False
     return True

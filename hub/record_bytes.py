@@ -52,6 +52,17 @@ def decode_record(raw: bytes, field: str) -> dict[str, Any]:
     return record
 
 
+def without_delta(raw: bytes, field: str) -> bytes:
+    """The record without the key structured_delta; every other value byte for byte as it was received.
+
+    For records that `decode_record` takes. Raises Invalid naming `field` for bytes that are no map.
+    """
+    spans = _spans(raw, field)
+    spans.pop(_DELTA, None)
+    pairs = [msgpack.packb(key) + raw[start:end] for key, (start, end) in spans.items()]
+    return bytes(msgpack.Packer().pack_map_header(len(pairs))) + b"".join(pairs)
+
+
 def delta_domain(raw: bytes) -> str | None:
     """The `domain` in the structured_delta of a record that `decode_record` takes; None when there is none.
 

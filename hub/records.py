@@ -30,7 +30,7 @@ from hub.manifest import (
     encode_manifest,
     snapshot_id,
 )
-from hub.record_bytes import decode_record, encode_record
+from hub.record_bytes import decode_record, encode_record, without_delta
 from hub.record_keys import COMMIT_DEFAULTS, COMPUTED, check_commit_types
 
 __all__ = [
@@ -224,9 +224,6 @@ def snapshot_record(manifest: Mapping[str, str], created_at: str) -> dict[str, A
     return {"snapshot_id": snapshot_id(manifest), "manifest": dict(manifest), "created_at": created_at}
 
 
-def wire_commit(raw: bytes) -> dict[str, Any]:
-    """The record as it is sent on fetch: without structured_delta, which no client keeps on receipt.
-
-    Raises Invalid for bytes that `parse_commit` would refuse as a map.
-    """
-    return decode_record(raw, "commit")
+def wire_commit(raw: bytes) -> bytes:
+    """The msgpack record as it is sent on fetch: without structured_delta, which no client keeps on receipt."""
+    return without_delta(raw, "commit")

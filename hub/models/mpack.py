@@ -57,7 +57,11 @@ class MpackIndex(Model):
 
 
 class FetchMpackCache(Model):
-    """The prebuilt pack that covers this tip and all others that were live when it was built."""
+    """The prebuilt pack that covers this tip and all others that were live when it was built.
+
+    `body_id`, `body_size`: the ready-made body of a Muse `fetch` of the same tips. Without an id there is none: it
+    would have had so many bytes at least, or was not thought of yet when both are missing.
+    """
 
     __tablename__ = "fetch_mpack_cache"
 
@@ -65,4 +69,6 @@ class FetchMpackCache(Model):
     tip_commit_id: Mapped[str] = mapped_column(Digest, primary_key=True)
     mpack_id: Mapped[str] = mapped_column(Digest)
     size: Mapped[int] = mapped_column(BigInteger)
+    body_id: Mapped[str | None] = mapped_column(Digest)
+    body_size: Mapped[int | None] = mapped_column(BigInteger)
     built_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=FetchedValue())

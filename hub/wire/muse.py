@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
 from hub.auth import Right
 from hub.errors import Invalid
@@ -82,14 +82,14 @@ def push(owner: str, slug: str) -> Response:
     repository = opened(owner, slug, Right.WRITE)
     services = hub().services
     with tempfile.TemporaryFile() as file:
-        request = bundle.read_push(body(services.settings.max_bundle_bytes), file, services.settings.max_object_bytes)
+        asked = bundle.read_push(body(services.settings.max_bundle_bytes), file, services.settings.max_object_bytes)
         incoming = read_incoming(
             PackReader.open(FileSource(file)),
             file,
-            mpack_id=request.summary.mpack_id,
-            size=request.summary.size,
-            branch=request.branch,
-            force=request.force,
+            mpack_id=asked.summary.mpack_id,
+            size=asked.summary.size,
+            branch=asked.branch,
+            force=asked.force,
         )
         wrong = collect_uploads(services, repository.repository_id, incoming.named_objects)
         require_right_uploads(wrong)
@@ -120,5 +120,10 @@ def fetch(owner: str, slug: str) -> Response:
     repository = opened(owner, slug, Right.READ)
     data = read_map()
     want, have = take_ids(data, "want"), take_ids(data, "have")
-    plan = pull.plan_fetch(hub().services, repository.repository_id, want, have)
-    return Response(plan.chunks(), content_type=MSGPACK)
+    remote = f"{request.host_url}{owner}/{slug}"
+    plan = pull.plan_fetch(hub().services, hub().work, repository.repository_id, want, have, remote=remote)
+    response = Response(plan.chunks(), content_type=MSGPACK)
+    if isinstance(plan, pull.Stored):
+        response.content_length = plan.size
+        response.call_on_close(plan.body.close)
+    return response

@@ -1,80 +1,107 @@
-"""The answer of `fetch`: planned whole before a byte is sent, then streamed."""
+"""The answer of `fetch`: known whole before a byte is sent, then streamed. A ready-made one is read from the cache."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-import msgpack
 from sqlalchemy.orm import Session
 
 from hub.difference import Difference, difference, known_commits
 from hub.errors import FetchNotIndexed, NotReady, TooLarge
 from hub.fetch import raise_failure
-from hub.locate import BlockReader, Place, locate_objects
-from hub.models.history import Node, ancestors, branch_heads, records, snapshots
-from hub.records import decode_manifest, wire_commit
+from hub.fetch_body import ANSWER_BYTES, body_chunks, body_size, body_tail
+from hub.keys import body_key
+from hub.locate import BlockReader, Place, in_file_order, locate_objects
+from hub.models.history import Node, ancestors, branch_heads, generations
+from hub.prebuild import Prebuilt, prebuilt
 from hub.services import Services
-from hub.work import live_index_jobs
+from hub.work import Work, live_index_jobs
+from storage import Body, NotFound
 
-ANSWER_BYTES = 67_108_864
-"""What the Muse client reads at most; a larger answer is an error to it."""
 INDEX_SECONDS = 20.0
 """How long an answer waits for the index of a push that has just come: the client neither retries nor waits."""
 INDEX_POLL_SECONDS = 0.1
 READY_COMMITS = 1_000
 """A difference of so many commits is small enough to end the negotiation."""
+URL_MAX = 90
+"""Characters of a remote's URL, and of a branch, that fit into a refusal of 400."""
+BRANCH_MAX = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """An answer whose parts are known and whose objects are located; nothing can be missing any more."""
+class Stored:
+    """A ready-made answer: a body that lies in the cache, up to the heads, and the heads."""
 
-    commits: list[bytes]
-    snapshots: list[bytes]
-    places: list[Place]
-    heads: bytes
-    reader: BlockReader
+    body: Body
+    first: bytes
+    """The first chunk, read already: a store that does not answer is an error, and no empty answer."""
+    tail: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of the answer."""
+        return self.body.size + len(self.tail)
 
     def chunks(self) -> Iterator[bytes]:
-        """The msgpack body, piece by piece, parents first."""
-        packer = msgpack.Packer()
-        yield packer.pack_map_header(4) + packer.pack("commits") + packer.pack_array_header(len(self.commits))
-        yield from self.commits
-        yield packer.pack("snapshots") + packer.pack_array_header(len(self.snapshots))
-        yield from self.snapshots
-        yield packer.pack("objects") + packer.pack_array_header(len(self.places))
-        for place in self.places:
-            yield packer.pack({"object_id": place.entry.entity_id, "content": self.reader.content(place)})
-        yield packer.pack("branch_heads") + self.heads
+        """The answer, piece by piece. A body of which nothing was asked is the caller's to close."""
+        with self.body:
+            yield self.first
+            yield from self.body
+            yield self.tail
 
 
-def plan_fetch(services: Services, repository_id: UUID, want: Sequence[str], have: Sequence[str]) -> Plan:
-    """Plan the answer: everything that `want` reaches and `have` doesn't.
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """An answer whose parts are known and whose objects are located: nothing can be missing any more."""
+
+    services: Services
+    repository_id: UUID
+    contents: Difference
+    places: list[Place]
+    tail: bytes
+    size: int
+    """Bytes of the answer."""
+
+    def chunks(self) -> Iterator[bytes]:
+        """The answer, piece by piece, assembled from byte ranges of the stored packs."""
+        reader = BlockReader(self.services.archive, self.repository_id, self.places, keep=0)
+        objects = ((place.entry, reader.chunks(place)) for place in self.places)
+        yield from body_chunks(self.services.sessions, self.repository_id, self.contents, len(self.places), objects)
+        yield self.tail
+
+
+def plan_fetch(
+    services: Services, work: Work, repository_id: UUID, want: Sequence[str], have: Sequence[str], *, remote: str
+) -> Stored | Planned:
+    """Plan the answer: everything that `want` reaches and `have` doesn't. `remote`: the repository's URL.
 
     Waits a while for the index of a push that has just come. Raises Missing for an unknown want, NotReady when the
     index takes longer, WorkFailed when it has failed, TooLarge when the client could not read the answer.
     """
     with services.sessions() as session:
         wanted = known_commits(session, repository_id, want)
-        contents = difference(session, repository_id, wanted, have)
-        places = _locate(session, repository_id, contents)
-        size = sum(_object_size(place.entry.raw_length) for place in places)
-        heads = msgpack.packb(branch_heads(session, repository_id))
-        parts: tuple[list[bytes], list[bytes]] = ([], [])
-        for which, item in _records(session, repository_id, contents):
-            size += len(item)
-            if size > ANSWER_BYTES:
-                break
-            parts[which].append(item)
-    if size + len(heads) + 64 > ANSWER_BYTES:
-        raise TooLarge(
-            "This is more than the Muse client takes in one answer (64 MiB). Get the repository with "
-            "`packhouse clone`, or pull fewer branches at a time."
+        heads = branch_heads(session, repository_id)
+        tail = body_tail(heads)
+        known = generations(session, repository_id, have)
+        found = None if known else prebuilt(session, repository_id, wanted)
+        if found is not None:
+            _refuse_large(found.body_size or 0, tail, remote, wanted, heads)
+            stored = _stored(services, repository_id, found, tail)
+            if stored is not None:
+                return stored
+            if found.body_id is not None:
+                session.rollback()  # gives the connection back: a request that held two would lock up a used-up pool
+                _make_again(services, work, repository_id, wanted)
+        contents = difference(session, repository_id, wanted, list(known))
+        places = in_file_order(locate_when_indexed(session, repository_id, contents.objects))
+        size = body_size(
+            session, repository_id, contents, (place.entry.raw_length for place in places), limit=ANSWER_BYTES
         )
-    return Plan(*parts, places, heads, BlockReader(services.archive, repository_id, places))
+    _refuse_large(size, tail, remote, wanted, heads)
+    return Planned(services, repository_id, contents, places, tail, size + len(tail))
 
 
 def is_ready(session: Session, repository_id: UUID, want: Sequence[str], ack: Sequence[str]) -> bool:
@@ -85,13 +112,14 @@ def is_ready(session: Session, repository_id: UUID, want: Sequence[str], ack: Se
     return all(node.parents for node in send) and len(send) <= READY_COMMITS
 
 
-def _locate(session: Session, repository_id: UUID, contents: Difference) -> list[Place]:
+def locate_when_indexed(session: Session, repository_id: UUID, object_ids: Sequence[str]) -> list[Place]:
+    """A place for each object; waits for index jobs that are under way. Raises NotReady and WorkFailed."""
     deadline = time.monotonic() + INDEX_SECONDS
     while True:
         # Asked before looking: a job that ends in between has written its rows by then.
         under_way = live_index_jobs(session, repository_id)
         try:
-            return locate_objects(session, repository_id, contents.objects)
+            return locate_objects(session, repository_id, object_ids)
         except FetchNotIndexed:
             session.rollback()
             if not under_way:
@@ -102,20 +130,36 @@ def _locate(session: Session, repository_id: UUID, contents: Difference) -> list
             time.sleep(INDEX_POLL_SECONDS)
 
 
-def _records(session: Session, repository_id: UUID, contents: Difference) -> Iterator[tuple[int, bytes]]:
-    """(0, commit) and (1, snapshot) as they go over the wire."""
-    for record in records(session, repository_id, contents.commits):
-        yield 0, msgpack.packb(wire_commit(record))
-    for snapshot_id, manifest, created_at in snapshots(session, repository_id, contents.snapshots):
-        snapshot = {
-            "snapshot_id": snapshot_id,
-            "manifest": decode_manifest(manifest),
-            "created_at": created_at,
-        }
-        yield 1, msgpack.packb(snapshot)
+def _stored(services: Services, repository_id: UUID, found: Prebuilt, tail: bytes) -> Stored | None:
+    """The ready-made body, opened; None when the cache has lost it or never had it."""
+    if found.body_id is None:
+        return None
+    try:
+        body = services.cache.get(body_key(repository_id, found.body_id))
+    except NotFound:
+        return None
+    try:
+        return Stored(body, next(iter(body)), tail)
+    except BaseException:
+        body.close()
+        raise
 
 
-def _object_size(length: int) -> int:
-    """Bytes of one object in the answer: the map, its two keys, the id, and the head of the content."""
-    head = 2 if length < 1 << 8 else 3 if length < 1 << 16 else 5
-    return 1 + 10 + 66 + 8 + head + length
+def _make_again(services: Services, work: Work, repository_id: UUID, tips: Sequence[str]) -> None:
+    """Queue a prebuild: the cache has lost a body that its rows name."""
+    with services.sessions.begin() as session:
+        work.enqueue_prebuild(session, repository_id, tips)
+
+
+def _refuse_large(size: int, tail: bytes, remote: str, want: Iterable[str], heads: Mapping[str, str]) -> None:
+    """Raise TooLarge, with a way to the repository, when the client would not read so much."""
+    if size + len(tail) <= ANSWER_BYTES:
+        return
+    branch = next((name for name, head in heads.items() if head in want), "BRANCH")
+    branch = branch if len(branch) <= BRANCH_MAX else "BRANCH"
+    url = remote if len(remote) <= URL_MAX else "URL"
+    raise TooLarge(
+        f"This is {(size >> 20) or 1} MiB, and the Muse client takes 64. Use `packhouse clone`, or get it in parts: "
+        f"`muse init; muse remote add origin {url}/-/parts`, then `muse pull --no-merge origin {branch}` until it says "
+        f"«Fetched 0 commit(s)», then `muse pull origin {branch}`."
+    )

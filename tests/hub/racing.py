@@ -72,15 +72,16 @@ def before_commit_of_a_push(world: World, do: Callable[[Any], None]) -> Iterator
 class Failpoint:
     """Hook of a store: calls `do` once, at the first operation of this kind on a pack after it was armed."""
 
-    def __init__(self, op: str, phase: str = "before") -> None:
+    def __init__(self, op: str, phase: str = "before", *, prefix: str = "mpacks/") -> None:
         self._at = (op, phase)
+        self._prefix = prefix
         self._do: Callable[[], object] | None = None
 
     def arm(self, do: Callable[[], object]) -> None:
         self._do = do
 
     def __call__(self, op: str, key: str, phase: str) -> None:
-        if self._do is not None and (op, phase) == self._at and key.startswith("mpacks/"):
+        if self._do is not None and (op, phase) == self._at and key.startswith(self._prefix):
             do, self._do = self._do, None
             do()
 

@@ -446,7 +446,9 @@ class TestFetch:
         size = len(world.post("/fetch", {"want": [ids[-1]], "have": []}, muse=True).data)
         monkeypatch.setattr(pull, "ANSWER_BYTES", size - 1)
         answer = world.post("/fetch", {"want": [ids[-1]], "have": []}, muse=True)
-        refused(answer, 413, "packhouse clone", "fewer branches")
+        refused(
+            answer, 413, "packhouse clone", "muse pull --no-merge origin main", "http://localhost/alice/data/-/parts"
+        )
 
 
 def test_real_flow_of_two_clients(new_world: Callable[..., World]) -> None:
