@@ -9,16 +9,19 @@ from sqlalchemy import func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from hub.auth import Right, issue_token
+from hub import audit
+from hub.auth import Caller, Right, issue_token
 from hub.errors import Conflict, Exists, Invalid, Missing
 from hub.identity import DOMAIN
 from hub.models import Membership, Principal, Repository, Token
 from hub.models.principal import NAME
-from hub.models.repository import find_repository, is_path
+from hub.models.repository import find_repository, is_path, lock_repository
 from hub.records import check_branch
 
 RESERVED = frozenset({"api", "health", "static", "login", "logout", "admin", "metrics", "docs"})
 """First parts of the hub's own URLs, now or later."""
+LABEL_MAX = 100
+"""Characters of a token's label."""
 
 
 def create_principal(session: Session, name: str, *, is_superuser: bool = False) -> Principal:
@@ -49,25 +52,46 @@ def create_token(
     expires_at: datetime | None = None,
     scope: Right = Right.ADMIN,
     repository_id: UUID | None = None,
+    by: Caller | None = None,
 ) -> tuple[UUID, str]:
-    """A new token of this user: its id, and its text, which nobody can look up again. Raises Missing."""
+    """A new token of this user: its id, and its text, which nobody can look up again.
+
+    Raises Missing (no such user) and Invalid (the label). `by`: who does it, for the audit log; None: the operator.
+    """
+    if not label.isprintable() or len(label) > LABEL_MAX:
+        raise Invalid("label", f"must be at most {LABEL_MAX} printable characters.")
     principal_id = find_principal(session, name).principal_id
-    return issue_token(
+    token_id, text = issue_token(
         session, principal_id, label=label, expires_at=expires_at, scope=scope, repository_id=repository_id
     )
+    said = {"of": name, "created": str(token_id), "label": label, "scope": scope.name.lower()}
+    audit.record(session, "token.create", by, repository_id, **said)
+    return token_id, text
 
 
-def revoke_token(session: Session, token_id: UUID) -> None:
-    """End a token at once; one that has ended stays as it is. Raises Missing for an unknown one."""
-    if session.get(Token, token_id) is None:
+def revoke_token(session: Session, token_id: UUID, *, by: Caller | None = None) -> None:
+    """End a token at once; one that has ended stays as it is. `by` may end their own ones only. Raises Missing."""
+    token = session.get(Token, token_id)
+    if token is None or (by is not None and token.principal_id != by.principal_id):
         raise Missing(f"There is no token {token_id}.")
-    session.execute(
-        update(Token).where(Token.token_id == token_id, Token.revoked_at.is_(None)).values(revoked_at=func.now())
+    ended = session.execute(
+        update(Token)
+        .where(Token.token_id == token_id, Token.revoked_at.is_(None))
+        .values(revoked_at=func.now())
+        .returning(Token.token_id)
     )
+    if ended.first() is not None:
+        audit.record(session, "token.revoke", by, token.repository_id, revoked=str(token_id), label=token.label)
 
 
 def create_repository(
-    session: Session, path: str, *, private: bool = False, default_branch: str | None = None, domain: str = "code"
+    session: Session,
+    path: str,
+    *,
+    private: bool = False,
+    default_branch: str | None = None,
+    domain: str = "code",
+    by: Caller | None = None,
 ) -> Repository:
     """A new, empty repository at OWNER/SLUG. Raises Invalid, Missing (no such owner), Exists."""
     owner, slug = split_path(path)
@@ -90,6 +114,7 @@ def create_repository(
     ).one_or_none()
     if made is None:
         raise Exists(f"There is a repository {path} already.")
+    audit.record(session, "repository.create", by, made.repository_id, path=path, visibility=made.visibility)
     return made
 
 
@@ -100,22 +125,29 @@ def check_default_branch(name: str | None) -> str | None:
     return name
 
 
-def grant(session: Session, path: str, name: str, role: str | None) -> None:
+def grant(session: Session, path: str, name: str, role: str | None, *, by: Caller | None = None) -> None:
     """Give a user a role in a repository (read, write, admin), or take it away (None). Raises Invalid and Missing."""
     owner, slug = split_path(path)
     repository = find_repository(session, owner, slug)
     if repository is None:
         raise Missing(f"There is no repository {path}.")
+    if name == owner:
+        raise Invalid("name", f"{name} owns the repository, and has every right in it.")
+    lock_repository(session, repository.repository_id)
     key = {"repository_id": repository.repository_id, "principal_id": find_principal(session, name).principal_id}
     membership = session.get(Membership, key)
+    said = {"collaborator": name, "old_role": membership.role if membership else None}
     if role is None:
         if membership is None:
             raise Missing(f"{name} has no role in {path}.")
         session.delete(membership)
-    elif membership is None:
-        session.add(Membership(**key, role=role))
+        audit.record(session, "collaborator.remove", by, repository.repository_id, **said)
     else:
-        membership.role = role
+        if membership is None:
+            session.add(Membership(**key, role=role))
+        else:
+            membership.role = role
+        audit.record(session, "collaborator.set", by, repository.repository_id, **said, role=role)
     session.flush()
 
 

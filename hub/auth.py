@@ -55,6 +55,10 @@ class Caller:
     expires_at: datetime | None
     is_noted: bool
     """Whether the token's time of last use is about now."""
+    address: str | None
+    """Where the request came from."""
+    via: str
+    """By which of the hub's doors it came: muse, mpack, releases, api, web."""
 
 
 def token_hash(token: str) -> bytes:
@@ -88,7 +92,9 @@ def issue_token(
     return token.token_id, text
 
 
-def authenticate(session: Session, authorization: str | None) -> Caller | None:
+def authenticate(
+    session: Session, authorization: str | None, *, address: str | None = None, via: str = "api"
+) -> Caller | None:
     """The caller named by an `Authorization` header; None without one.
 
     Raises Unauthenticated for a header that names nobody. The token is found by its hash, so the time the look-up
@@ -121,6 +127,8 @@ def authenticate(session: Session, authorization: str | None) -> Caller | None:
         repository_id=row.Token.repository_id,
         expires_at=row.Token.expires_at,
         is_noted=row.noted,
+        address=address,
+        via=via,
     )
 
 

@@ -8,8 +8,6 @@ A push that loses between the two leaves stored bytes that no row names: garbage
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from itertools import islice
 from typing import BinaryIO
 from uuid import UUID, uuid4
 
@@ -17,20 +15,20 @@ from sqlalchemy import select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
-from hub import history, identity
+from hub import audit, history, identity
 from hub.archive import is_set_aside, store_pack, take_back
 from hub.auth import Caller
-from hub.errors import Conflict, Invalid
+from hub.errors import Conflict, HubError, Invalid, Missing
 from hub.held import adopt_staged
-from hub.models import Commit as CommitRow
-from hub.models import Mpack, Push, Snapshot
+from hub.models import Mpack, Push
 from hub.models.history import branch_heads, move_branch
 from hub.models.repository import lock_repository
 from hub.pack.format import Kind
 from hub.pack.reader import PackReader
-from hub.records import Commit, check_branch, encode_manifest
+from hub.records import Commit, check_branch
 from hub.services import Services
 from hub.work import Work
+from hub.write_history import write_history
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +112,31 @@ def receive(services: Services, work: Work, caller: Caller, repository_id: UUID,
     """Take in a push.
 
     Raises Invalid (closure, branch name), Conflict (not a fast-forward, lease, race lost) and storage's Unavailable;
-    then no row is written and no job queued.
+    then no job is queued and no row written, but one of the audit log when the push was a forced one.
     """
+    try:
+        return _receive(services, work, caller, repository_id, incoming)
+    except HubError as error:
+        if incoming.force:
+            with services.sessions.begin() as session:
+                said = {"branch": incoming.branch, "new_head": incoming.tip, "error": error.code}
+                audit.record(session, "push.refused", caller, repository_id, **said)
+        raise
+
+
+def _receive(services: Services, work: Work, caller: Caller, repository_id: UUID, incoming: Incoming) -> Receipt:
     with services.sessions() as session:
         _check(session, repository_id, incoming)
     store_pack(services, repository_id, incoming.mpack_id, incoming.file)
     with services.sessions.begin() as session:
         repository = lock_repository(session, repository_id)
+        if repository.deleted_at is not None:
+            raise Missing("The repository was deleted while this push came in.")
         old_head = _check(session, repository_id, incoming)
         earlier = _last_push(session, repository_id, incoming) if old_head == incoming.tip else None
         if earlier is not None and not is_set_aside(session, repository_id, earlier.mpack_ids):
             return Receipt(earlier.push_id, branch_heads(session, repository_id), earlier.job_ids)
-        _write_history(session, repository_id, incoming)
+        write_history(session, repository_id, incoming.commits, incoming.pack.snapshots())
         mpack_ids = _write_mpacks(session, repository_id, incoming)
         move_branch(session, repository_id, incoming.branch, incoming.tip)
         identity.learn(repository, incoming.branch, incoming.commits)
@@ -145,6 +156,17 @@ def receive(services: Services, work: Work, caller: Caller, repository_id: UUID,
             job_ids=jobs,
         )
         session.add(push)
+        audit.record(
+            session,
+            "push",
+            caller,
+            repository_id,
+            push_id=str(push.push_id),
+            branch=incoming.branch,
+            old_head=old_head,
+            new_head=incoming.tip,
+            force=incoming.force,
+        )
         return Receipt(push.push_id, heads, jobs)
 
 
@@ -180,42 +202,6 @@ def _last_push(session: Session, repository_id: UUID, incoming: Incoming) -> Pus
         .order_by(Push.created_at.desc())
         .limit(1)
     ).one_or_none()
-
-
-def _write_history(session: Session, repository_id: UUID, incoming: Incoming) -> None:
-    """Snapshots, then commits, parents first. First write wins: what is there already has the same id."""
-    statement = insert(Snapshot).on_conflict_do_nothing()
-    snapshots = incoming.pack.snapshots()
-    while some := list(islice(snapshots, 64)):
-        session.execute(
-            statement,
-            [
-                {
-                    "repository_id": repository_id,
-                    "snapshot_id": snapshot.snapshot_id,
-                    "manifest": encode_manifest(snapshot.manifest),
-                    "created_at": snapshot.created_at,
-                }
-                for snapshot in some
-            ],
-        )
-    known = history.parent_generations(session, repository_id, incoming.commits)
-    rows = [
-        {
-            "repository_id": repository_id,
-            "commit_id": commit.commit_id,
-            "snapshot_id": commit.snapshot_id,
-            "parent_commit_id": commit.parents[0] if commit.parents else None,
-            "parent2_commit_id": commit.parents[1] if len(commit.parents) > 1 else None,
-            "generation": generation,
-            "author": commit.author,
-            "message": commit.message,
-            "committed_at": datetime.fromisoformat(commit.committed_at),
-            "record": commit.raw,
-        }
-        for commit, generation in history.in_order(incoming.commits, known)
-    ]
-    session.execute(insert(CommitRow).on_conflict_do_nothing(), rows)
 
 
 def _write_mpacks(session: Session, repository_id: UUID, incoming: Incoming) -> list[str]:

@@ -38,6 +38,7 @@ def create() -> Response:
             private=take_choice(data, "visibility", VISIBILITIES) == "private",
             default_branch=take_words(data, "default_branch", "") or None,
             domain=take_words(data, "domain", "code"),
+            by=caller,
         )
     return answer(as_shown(owner, made), 201)
 

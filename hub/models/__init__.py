@@ -1,5 +1,6 @@
 """The hub's tables as Flask-SQLAlchemy models; query functions stand beside the models they read."""
 
+from hub.models.audit import Audit
 from hub.models.base import db
 from hub.models.history import Branch, Commit, Snapshot
 from hub.models.mpack import FetchMpackCache, Mpack, MpackIndex
@@ -9,6 +10,7 @@ from hub.models.release import Release, Tag
 from hub.models.repository import Membership, Repository
 
 __all__ = [
+    "Audit",
     "Branch",
     "Commit",
     "FetchMpackCache",

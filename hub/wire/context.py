@@ -11,6 +11,7 @@ from flask import current_app, request
 from hub.auth import Caller, Right, authenticate, note_use, open_repository
 from hub.errors import Unauthenticated
 from hub.services import Services
+from hub.wire.codec import API
 from hub.work import Work
 
 
@@ -30,7 +31,8 @@ def hub() -> Hub:
 def asking() -> Caller | None:
     """Who sent this request; None without a token. Raises Unauthenticated for a token that names nobody."""
     with hub().services.sessions() as session:
-        caller = authenticate(session, request.headers.get("Authorization"))
+        via = "api" if request.path.startswith(API) else str(request.blueprint)
+        caller = authenticate(session, request.headers.get("Authorization"), address=request.remote_addr, via=via)
         if caller is not None and not caller.is_noted:
             note_use(session, caller)
             session.commit()
