@@ -1,12 +1,12 @@
 """The audit log: who did what to which repository, token and branch. It can only grow.
 
-Revision ID: 0004_audit
+Revision ID: 0005_audit
 """
 
 from alembic import op
 
-revision = "0004_audit"
-down_revision = "0003_access"
+revision = "0005_audit"
+down_revision = "0004_fetch_body"
 branch_labels = None
 depends_on = None
 
