@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "repo": ("hub.cli.repo:repo", "Create and list repositories."),
     "push": ("hub.cli.push:push", "Push a directory to a repository."),
     "clone": ("hub.cli.clone:clone", "Clone a repository into a directory."),
+    "pull": ("hub.cli.pull:pull", "Bring the files of a clone to what the hub has; no change of yours is lost."),
     "fetch": ("hub.cli.fetch:fetch", "Bring what the branches of the hub have gained; no file is touched."),
     "log": ("hub.cli.log:log", "Show the history of a branch."),
     "ls-remote": ("hub.cli.ls_remote:ls_remote", "List the branches of a repository on a hub."),

@@ -61,7 +61,9 @@ def reported(*, as_json: bool) -> Iterator[dict[str, Any]]:
         yield document
     except ClientError as error:
         if as_json:
-            click.echo(json.dumps({"ok": False, **document, "error": error.code, "message": error.sentence}))
+            click.echo(
+                json.dumps({"ok": False, **document, **error.details, "error": error.code, "message": error.sentence})
+            )
         click.echo(f"Error: {error.sentence}", err=True)
         raise click.exceptions.Exit(error.exit_code) from None
     if as_json:

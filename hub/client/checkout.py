@@ -28,7 +28,7 @@ def write_tree(reader: PackReader, snapshot: Snapshot, root: Path, progress: Pro
             skipped.append(Skipped(path, "a clone never writes into .git, .muse or .packhouse"))
         else:
             places.setdefault(object_id, []).append(path)
-    files = _Files(root)
+    files = Files(root)
     progress.begin("Writing files", sum(map(len, places.values())))
     for path in places.pop(EMPTY_OBJECT_ID, []):
         files.write(path, ())
@@ -44,15 +44,17 @@ def write_tree(reader: PackReader, snapshot: Snapshot, root: Path, progress: Pro
     return tuple(skipped)
 
 
-class _Files:
+class Files:
     """Files below one directory, each created new: nothing is overwritten, no symlink is followed."""
 
     def __init__(self, root: Path) -> None:
+        """Begin below the existing directory `root`."""
         self.written = 0
         self._root = root.resolve(strict=True)
         self._directories = {self._root}
 
     def write(self, path: str, chunks: Iterable[bytes]) -> None:
+        """Write a file of the content `chunks`. Raises LocalConflict, VerificationFailed."""
         with _explained(path):
             target = self._place(path)
             with target.open("xb") as out:
@@ -60,6 +62,7 @@ class _Files:
         self.written += 1
 
     def copy(self, source: str, path: str) -> None:
+        """Write a file of the same content as `source`. Raises LocalConflict, VerificationFailed."""
         with _explained(path):
             target = self._place(path)
             with self._root.joinpath(source).open("rb") as content, target.open("xb") as out:

@@ -142,7 +142,7 @@ def _add_all(building: Path, target: Path, missing: list[Path]) -> None:
         for relative in missing:
             place = target / relative
             place.parent.mkdir(parents=True, exist_ok=True)
-            _add(building / relative, place)
+            add_file(building / relative, place)
         (target / workdir.STATE).mkdir(exist_ok=True)
         for name in workdir.STATE_FILES:
             if (building / workdir.STATE / name).is_file():
@@ -151,7 +151,7 @@ def _add_all(building: Path, target: Path, missing: list[Path]) -> None:
         raise LocalConflict(f"The files cannot be put in place: {error.strerror}. Repeat with --force.") from None
 
 
-def _add(location: Path, place: Path) -> None:
+def add_file(location: Path, place: Path) -> None:
     """Put a file where none is; a file that has come meanwhile stays and the link fails."""
     try:
         os.link(location, place)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass
+from typing import Any
 
 SENTENCE_CHARACTERS_MAX = 1000
 
@@ -26,6 +27,8 @@ class ClientError(Exception):
     code = "ERROR"
 
     def __init__(self, sentence: str) -> None:
+        self.details: dict[str, Any] = {}
+        """What `--json` tells besides the sentence."""
         super().__init__(printable(sentence))
         self.sentence = printable(sentence)
 

@@ -12,7 +12,7 @@ from hub.client.errors import BadInput
 from hub.errors import HubError
 from hub.pack.format import Entry, Kind
 from hub.pack.reader import FileSource, PackReader, block_snapshots
-from hub.records import Commit, Snapshot
+from hub.records import Commit, Snapshot, parse_commit
 
 NAME = re.compile(r"[0-9a-f]{64}\.mpack")
 
@@ -20,6 +20,17 @@ NAME = re.compile(r"[0-9a-f]{64}\.mpack")
 def read_commits(directory: Path) -> dict[str, Commit]:
     """Read every commit that is kept. Raises BadInput for a damaged pack."""
     return {commit.commit_id: commit for reader in _readers(directory) for commit in reader.commits()}
+
+
+def read_manifest(directory: Path, commit_id: str) -> dict[str, str] | None:
+    """Read the files of a commit; None when the commit or its snapshot is not kept."""
+    for reader in _readers(directory):
+        entry = reader.find(Kind.COMMIT, commit_id)
+        if entry is not None:
+            commit = parse_commit(reader.read(entry))
+            snapshot = read_snapshot(directory, commit.snapshot_id)
+            return None if snapshot is None else snapshot.manifest
+    return None
 
 
 def read_snapshot(directory: Path, snapshot_id: str) -> Snapshot | None:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from hub.client import workdir
 from hub.client.answers import Job, Refs
-from hub.client.errors import BadInput, Refused
+from hub.client.errors import BadInput, LocalConflict, Refused
 from hub.client.progress import Progress
 from hub.client.remember import remember
 from hub.client.sending import Move, send
@@ -89,6 +89,8 @@ def push_directory(
     base = workdir.load(wish.directory)
     if base is not None and base.url != remote.url:
         base = None
+    if base is not None and workdir.load_pending(wish.directory) is not None:
+        raise LocalConflict("A pull was interrupted here, so some files are newer than others: pull again first.")
     branch = _branch(wish, base)
     refs = remote.refs()
     head = refs.branch_heads.get(branch)

@@ -1,7 +1,8 @@
 """What a working directory knows about where it came from, in its directory `.packhouse`.
 
 `config.json` has the repository, the branch and the commit that the files were made from, `heads.json` the
-branches as they were when the hub was last asked, `packs/` what has been received.
+branches as they were when the hub was last asked, `packs/` what has been received, `pulling.json` the commit of
+a pull that was interrupted.
 """
 
 from __future__ import annotations
@@ -74,6 +75,23 @@ def load_heads(directory: Path) -> dict[str, str]:
 def save_heads(directory: Path, heads: Mapping[str, str]) -> None:
     """Write the branches and their heads."""
     write_state(directory, "heads.json", dict(heads))
+
+
+def load_pending(directory: Path) -> str | None:
+    """Read the commit of a pull that has begun to change files and not ended; None without one."""
+    value = read_state(directory, "pulling.json", CONFIG_BYTES_MAX)
+    try:
+        return None if value is None else check_id(value.get("head"), "head")
+    except Invalid as error:
+        raise BadInput(f"{STATE}/pulling.json is damaged: {error.sentence}.") from None
+
+
+def save_pending(directory: Path, head: str | None) -> None:
+    """Note that a pull of `head` begins to change files; None: it has ended."""
+    if head is None:
+        (directory / STATE / "pulling.json").unlink(missing_ok=True)
+    else:
+        write_state(directory, "pulling.json", {"head": head})
 
 
 def read_state(directory: Path, name: str, bytes_max: int) -> dict[str, Any] | None:

@@ -41,17 +41,22 @@ class History:
 
 
 def history(
-    *trees: Mapping[str, bytes], leave_out: Sequence[str] = (), parent: str | None = None, message: str = "number"
+    *trees: Mapping[str, bytes],
+    leave_out: Sequence[str] = (),
+    parent: str | None = None,
+    message: str = "number",
+    start: int = 0,
 ) -> History:
     """Make a history with a commit for each of `trees`; objects, snapshots and commits in `leave_out` are not packed.
 
+    The messages count from `start`, so that the same commit can be made in another pack.
     Paths are not checked: the caller may be hostile.
     """
     out = io.BytesIO()
     writer = PackWriter(out)
     commits: list[Commit] = []
     snapshots: list[Snapshot] = []
-    for number, tree in enumerate(trees):
+    for number, tree in enumerate(trees, start):
         for _, content in sorted(tree.items()):
             if object_id(content) not in leave_out:
                 writer.add_object(object_id(content), content)

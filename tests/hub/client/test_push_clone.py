@@ -16,8 +16,10 @@ from hub.client import workdir
 from hub.client.cloning import clone
 from hub.client.errors import LocalConflict, NotReady, Refused
 from hub.client.follow import await_prebuilt
+from hub.client.log import local_log
 from hub.client.patience import Timing
 from hub.client.progress import Silent
+from hub.client.pulling import pull
 from hub.client.pushing import PushResult, Wish, push_directory
 from hub.client.transport import Remote
 from hub.client.tree import read_tree
@@ -174,6 +176,40 @@ def test_clone_that_is_behind_is_refused_then_replaces_by_force(
     assert hub.heads() == {"main": theirs.commit_id}
     mine = push(remote, tmp_path / "copy", force=True)
     assert hub.heads() == {"main": mine.commit_id}
+
+
+def test_two_clones_work_in_turns(hub: World, remote: Remote, work: Path, tmp_path: Path) -> None:
+    push(remote, work)
+    hub.drain()
+    one, other = tmp_path / "one", tmp_path / "other"
+    clone(remote, one, Silent())
+    clone(remote, other, Silent())
+    for number in range(3):
+        (one / f"file{number}").write_bytes(b"%d" % number)
+        (one / "README").unlink(missing_ok=True)
+        pushed = push(remote, one)
+        hub.drain()
+        pulled = pull(remote, other, Silent())
+        assert (pulled.head, pulled.fetched.commits) == (pushed.commit_id, 1)
+        assert same(one, other)
+        (other / "same").write_bytes(b"turn %d" % number)
+        push(remote, other)
+        hub.drain()
+        assert pull(remote, one, Silent()).written == 1
+        assert same(one, other)
+    assert [entry.message for entry in local_log(one, None, 100).entries] == ["A message"] * 7
+
+
+def test_pull_brings_the_difference_only(hub: World, remote: Remote, tmp_path: Path) -> None:
+    source = numbered(tmp_path / "source", 200)
+    whole = push(remote, source).bytes_sent
+    hub.drain()
+    clone(remote, tmp_path / "copy", Silent())
+    (source / "new").write_bytes(b"new")
+    push(remote, source)
+    hub.drain()
+    assert pull(remote, tmp_path / "copy", Silent()).fetched.bytes_received < whole / 2
+    assert same(source, tmp_path / "copy")
 
 
 def test_branch_that_moves_during_the_push_is_a_conflict(
