@@ -30,22 +30,23 @@ from hub.client.transport import Remote
 @click.option("--author", default="", help="Who made the change; empty by default.")
 @click.option("--force", is_flag=True, help="Replace a branch that has moved on since this clone was made.")
 @click.option("--allow-empty", is_flag=True, help="Commit even when no file has changed.")
+@click.option("--no-ignore", is_flag=True, help="Push also what .museignore and .gitignore name.")
 @click.option("--wait/--no-wait", default=False, help="Wait until clones can have the push, at most 300 s.")
 @client_options
 def push(
     places: tuple[str, ...], message: str, branch: str | None, author: str, token: str | None,
-    *, force: bool, allow_empty: bool, wait: bool, as_json: bool, quiet: bool,
+    *, force: bool, allow_empty: bool, no_ignore: bool, wait: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Push the files of DIR to the repository at URL.
 
     DIR is the current directory when it is left out, URL the one that DIR was cloned from or pushed to
-    before. Symbolic links are left out and reported; .git, .muse and .packhouse are left out. The token is
-    read from the environment variable PACKHOUSE_TOKEN.
+    before. Left out are .git, .muse and .packhouse, what .museignore and .gitignore name, and symbolic links,
+    which are reported. The token is the one of `packhouse login`, or the environment variable PACKHOUSE_TOKEN.
 
     Exit codes: 0 done or up to date; 1 refused by the server, or a conflict; 2 wrong usage or an unreadable
     file; 3 the hub cannot be reached; 4 verification failed.
     """
-    wish_parts: dict[str, Any] = {"force": force, "allow_empty": allow_empty}
+    wish_parts: dict[str, Any] = {"force": force, "allow_empty": allow_empty, "rules": not no_ignore}
     loud = not quiet and not as_json
     with reported(as_json=as_json) as document:
         directory, url = _places(places)
@@ -110,4 +111,5 @@ def _document(result: PushResult) -> dict[str, Any]:
         "push_id": result.push_id,
         "jobs": [{"id": job.id, "task": job.task, "status": job.status} for job in result.jobs],
         "skipped": skipped_list(result.skipped),
+        "ignored": result.ignored,
     }

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from hub.client import workdir
+from hub.client import packs, workdir
 from hub.client.answers import Job, Refs
 from hub.client.errors import BadInput, LocalConflict, Refused
 from hub.client.progress import Progress
@@ -39,7 +39,8 @@ class Wish:
     """What the caller wants pushed: the files of `directory`, as a commit on `branch`.
 
     `branch` None: the working directory's own, else `main`. `force` replaces a branch that has moved on since
-    the working directory was cloned or pushed. `allow_empty` commits even when no file has changed.
+    the working directory was cloned or pushed. `allow_empty` commits even when no file has changed. `rules`: leave out
+    what `.museignore` and `.gitignore` name, unless the commit that the files were made from has it.
     """
 
     directory: Path
@@ -48,6 +49,7 @@ class Wish:
     author: str = ""
     force: bool = False
     allow_empty: bool = False
+    rules: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class PushResult:
     push_id: str | None
     jobs: tuple[Job, ...]
     skipped: tuple[Skipped, ...]
+    ignored: int = 0
     note: str = ""
     """A sentence about what did not matter enough to fail; empty without one."""
 
@@ -94,13 +97,13 @@ def push_directory(
     branch = _branch(wish, base)
     refs = remote.refs()
     head = refs.branch_heads.get(branch)
-    tree = _read(wish.directory, progress)
+    tree = _read(wish, base, progress)
     snapshot = _snapshot(tree, now())
     if head is not None and not wish.allow_empty and refs.snapshots.get(branch) == snapshot.snapshot_id:
         note = remember(wish.directory, Workdir(remote.url, branch, head))
         return PushResult(
             remote.url, branch, head, snapshot.snapshot_id, None, len(tree.files),
-            0, 0, None, (), tree.skipped, note,
+            0, 0, None, (), tree.skipped, tree.ignored, note,
         )  # fmt: skip
     # A repository without a branch knows no parent either: this is its first commit, whatever was before.
     parent = _parent(base, head, branch, force=wish.force) if base and refs.branch_heads else head
@@ -111,7 +114,7 @@ def push_directory(
     note = remember(wish.directory, Workdir(remote.url, branch, commit.commit_id), (snapshot, commit))
     return PushResult(
         remote.url, branch, commit.commit_id, snapshot.snapshot_id, parent, len(tree.files),
-        summary.objects, summary.size, pushed.push_id, pushed.jobs, tree.skipped, note,
+        summary.objects, summary.size, pushed.push_id, pushed.jobs, tree.skipped, tree.ignored, note,
     )  # fmt: skip
 
 
@@ -136,7 +139,7 @@ def _parent(base: Workdir, head: str | None, branch: str, *, force: bool) -> str
     return base.head
 
 
-def _read(directory: Path, progress: Progress) -> Tree:
+def _read(wish: Wish, base: Workdir | None, progress: Progress) -> Tree:
     begun = False
 
     def hashed(done: int, total: int) -> None:
@@ -146,7 +149,9 @@ def _read(directory: Path, progress: Progress) -> Tree:
             begun = True
         progress.at(done)
 
-    return read_tree(directory, hashed)
+    head = None if base is None else base.head
+    tracked = None if head is None else packs.read_manifest(wish.directory, head)
+    return read_tree(wish.directory, hashed, rules=wish.rules, tracked=tracked or {})
 
 
 def _snapshot(tree: Tree, now: datetime) -> Snapshot:

@@ -6,12 +6,13 @@ import hashlib
 import os
 import stat
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from hub.client.errors import BadInput
+from hub.client.ignores import Ignores
 from hub.records import Invalid, check_path
 
 MIB = 1024 * 1024
@@ -46,6 +47,8 @@ class Tree:
 
     files: tuple[File, ...]
     skipped: tuple[Skipped, ...]
+    ignored: int = 0
+    """How many files and whole directories the rules leave out."""
 
     @property
     def manifest(self) -> dict[str, str]:
@@ -59,16 +62,24 @@ class _Found:
     location: Path
 
 
-def read_tree(directory: Path, hashed: Callable[[int, int], None] | None = None) -> Tree:
+def read_tree(
+    directory: Path,
+    hashed: Callable[[int, int], None] | None = None,
+    *,
+    rules: bool = False,
+    tracked: Collection[str] = (),
+) -> Tree:
     """Read and hash every file below `directory`; the same content gives the same Tree.
 
     Symlinks, sockets, pipes and devices are left out and listed; `.git`, `.muse` and `.packhouse` are left
-    out; empty directories do not exist. `hashed` is told how many files of how many are read. Raises BadInput
-    for a name that is not UTF-8 and for what cannot be read.
+    out; empty directories do not exist. With `rules`, what `.museignore` and `.gitignore` name is left out,
+    except the paths in `tracked`. `hashed` is told how many files of how many are read. Raises BadInput for a
+    name that is not UTF-8 and for what cannot be read.
     """
+    walk = _Walk(directory, Ignores.at_root(directory) if rules else Ignores(), frozenset(tracked))
     found: list[_Found] = []
     skipped: list[Skipped] = []
-    for item in _walk(directory):
+    for item in walk:
         if isinstance(item, Skipped):
             skipped.append(item)
         else:
@@ -80,7 +91,7 @@ def read_tree(directory: Path, hashed: Callable[[int, int], None] | None = None)
         files.append(_hash(item))
         if hashed is not None:
             hashed(number, len(found))
-    return Tree(tuple(files), tuple(skipped))
+    return Tree(tuple(files), tuple(skipped), walk.ignored)
 
 
 def is_reserved(segment: str) -> bool:
@@ -106,28 +117,50 @@ def open_regular(location: Path, shown: str) -> BinaryIO:
     return file
 
 
-def _walk(directory: Path) -> Iterator[_Found | Skipped]:
-    waiting = [("", directory)]
-    while waiting:
-        prefix, place = waiting.pop()
-        try:
-            with os.scandir(place) as entries:
-                inside = list(entries)
-        except OSError as error:
-            raise BadInput(f"The directory «{prefix or '.'}» cannot be read: {error.strerror}.") from None
-        for entry in inside:
-            path = prefix + _checked_name(entry.name, prefix)
-            if is_reserved(entry.name):
-                continue
-            _check(path)
-            if entry.is_symlink():
-                yield Skipped(path, "a symbolic link")
-            elif entry.is_dir(follow_symlinks=False):
-                waiting.append((f"{path}/", Path(entry.path)))
-            elif entry.is_file(follow_symlinks=False):
-                yield _Found(path, Path(entry.path))
-            else:
-                yield Skipped(path, "no regular file")
+class _Walk:
+    """Everything below a directory that a push takes, or leaves out by name."""
+
+    def __init__(self, directory: Path, ignores: Ignores, tracked: frozenset[str]) -> None:
+        self.ignored = 0
+        self._tracked = tracked
+        self._tracked_directories = {
+            path[:at] for path in tracked for at, character in enumerate(path) if character == "/"
+        }
+        # None instead of rules: the directory is left out, but for what is tracked in it.
+        self._waiting: list[tuple[str, Path, Ignores | None]] = [("", directory, ignores)]
+
+    def __iter__(self) -> Iterator[_Found | Skipped]:
+        while self._waiting:
+            prefix, place, ignores = self._waiting.pop()
+            if prefix and ignores is not None:
+                ignores = ignores.below(prefix, place)
+            for entry in _listed(prefix, place):
+                path = prefix + _checked_name(entry.name, prefix)
+                if not is_reserved(entry.name):
+                    _check(path)
+                    yield from self._take(entry, path, ignores)
+
+    def _take(self, entry: os.DirEntry[str], path: str, ignores: Ignores | None) -> Iterator[_Found | Skipped]:
+        is_directory = entry.is_dir(follow_symlinks=False)
+        ignored = ignores is None or ignores.ignores(path, is_directory=is_directory)
+        if ignored and path not in (self._tracked_directories if is_directory else self._tracked):
+            self.ignored += ignores is not None
+        elif is_directory:
+            self._waiting.append((f"{path}/", Path(entry.path), None if ignored else ignores))
+        elif entry.is_symlink():
+            yield Skipped(path, "a symbolic link")
+        elif entry.is_file(follow_symlinks=False):
+            yield _Found(path, Path(entry.path))
+        else:
+            yield Skipped(path, "no regular file")
+
+
+def _listed(prefix: str, place: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(place) as entries:
+            return list(entries)
+    except OSError as error:
+        raise BadInput(f"The directory «{prefix or '.'}» cannot be read: {error.strerror}.") from None
 
 
 def _checked_name(name: str, prefix: str) -> str:

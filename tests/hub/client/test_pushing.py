@@ -230,7 +230,7 @@ def test_file_that_changes_after_it_was_hashed_is_named(
 ) -> None:
     hub.prepare(missing=all_missing(work))
 
-    def read_then_change(directory: Path, hashed: Callable[[int, int], None]) -> object:
+    def read_then_change(directory: Path, hashed: Callable[[int, int], None], **options: Any) -> object:
         tree = read_tree(directory, hashed)
         (directory / "src" / "deep" / "a.bin").write_bytes(b"changed")
         return tree
