@@ -1,0 +1,82 @@
+"""Our own queue, as bench/peers.py runs it: the same work in the same way as the others."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+import psycopg
+
+import tasks
+from bench.peer import main, tell_started
+
+URL = os.environ["DATABASE_URL"]
+LEFT = (
+    "SELECT EXISTS (SELECT FROM tasks.job WHERE status = 'pending')"
+    " OR EXISTS (SELECT FROM tasks.job WHERE status = 'running')"
+)
+app = tasks.App("bench", database_url=URL)
+
+
+@app.task("noop")
+def noop(number: int) -> None:
+    """Do nothing."""
+
+
+@app.task("started")
+def started() -> None:
+    """Tell when it started."""
+    tell_started()
+
+
+class Packhouse:
+    """One connection, as an application's."""
+
+    def __init__(self) -> None:
+        self.conn = psycopg.connect(URL)
+        app.configure(current=lambda: self.conn)
+
+    def describe(self) -> dict[str, str]:
+        """Versions and settings."""
+        return {"version": version("packhouse"), "settings": "worker, no option"}
+
+    def setup(self) -> None:
+        """Nothing: bench/database.py has run the migrations."""
+
+    def enqueue(self, number: int) -> None:
+        """Enqueue and commit."""
+        noop.delay(number)
+        self.conn.commit()
+
+    def bulk(self, numbers: Sequence[int]) -> None:
+        """Enqueue in one statement."""
+        noop.apply_many([(number,) for number in numbers])
+        self.conn.commit()
+
+    def enqueue_started(self) -> None:
+        """Enqueue and commit."""
+        started.delay()
+        self.conn.commit()
+
+    def idle(self) -> bool:
+        """Look for jobs that have not ended."""
+        (left,) = self.conn.execute(LEFT).fetchone() or (True,)
+        self.conn.commit()
+        return not left
+
+    def empty(self) -> None:
+        """Remove all jobs."""
+        self.conn.execute("TRUNCATE tasks.job, tasks.attempt, tasks.dependency")
+        self.conn.commit()
+
+
+def work() -> None:
+    """Be the worker of the command line."""
+    command = [sys.executable, "-m", "tasks", "--app", "bench.peer_packhouse:app", "worker"]
+    os.execv(sys.executable, command)
+
+
+if __name__ == "__main__":
+    main(Packhouse, work)
