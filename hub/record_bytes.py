@@ -17,6 +17,12 @@ MAX_PLAIN_BYTES = 1024 * 1024
 _DELTA = "structured_delta"
 _DOMAIN = msgpack.packb("domain")
 _MAX_KEY_BYTES = 256
+_MAX_KEYS = 256
+"""Keys of a record; the client writes 22."""
+_DELTA_KEYS = 64
+"""Keys of a delta among which its domain is looked for; the client writes five."""
+_ENTRY_BYTES = 68
+"""Bytes of a manifest's entry at least: a path of one character and an id, each with its head."""
 
 
 def encode_record(record: object, field: str) -> bytes:
@@ -52,6 +58,44 @@ def decode_record(raw: bytes, field: str) -> dict[str, Any]:
     return record
 
 
+def decode_snapshot(raw: bytes, field: str) -> dict[str, Any]:
+    """The keys snapshot_id, manifest and created_at of a snapshot record, those that are there; others are skipped.
+
+    The manifest is the one part that is large: it is decoded as a flat map of text, and anything that nests ends it
+    before it is built, since one byte of msgpack can become a map in memory. Raises Invalid naming `field`.
+    """
+    try:
+        spans = _spans(raw, field)
+        values = {
+            key: _flat(raw[start:end]) if key == "manifest" else _scalar(raw[start:end])
+            for key, (start, end) in spans.items()
+            if key in ("snapshot_id", "manifest", "created_at")
+        }
+    except (ValueError, TypeError, msgpack.UnpackException):
+        raise Invalid(field, "is not a msgpack map of text, and its manifest a map of path to object id") from None
+    return values
+
+
+def _scalar(raw: bytes) -> Any:
+    return msgpack.unpackb(raw, max_array_len=0, max_map_len=0, max_ext_len=0)
+
+
+def _flat(raw: bytes) -> Any:
+    """A map without anything inside but text and numbers. Raises ValueError for others."""
+    maps = 0
+
+    def count(found: dict[str, Any]) -> dict[str, Any]:
+        # Maps are handed over innermost first: of a nested one, the second call is the first that shows it.
+        nonlocal maps
+        maps += 1
+        if maps > 1:
+            raise ValueError("a map in a map")
+        return found
+
+    most = len(raw) // _ENTRY_BYTES + 1
+    return msgpack.unpackb(raw, max_array_len=0, max_map_len=most, max_ext_len=0, object_hook=count)
+
+
 def without_delta(raw: bytes, field: str) -> bytes:
     """The record without the key structured_delta; every other value byte for byte as it was received.
 
@@ -73,7 +117,7 @@ def delta_domain(raw: bytes) -> str | None:
     walker = msgpack.Unpacker(max_buffer_size=max(len(delta), 1))
     walker.feed(delta)
     try:
-        for _ in range(walker.read_map_header()):
+        for _ in range(min(walker.read_map_header(), _DELTA_KEYS)):
             start = walker.tell()
             walker.skip()
             middle = walker.tell()
@@ -95,7 +139,10 @@ def _spans(raw: bytes, field: str) -> dict[str, tuple[int, int]]:
     walker = msgpack.Unpacker(max_buffer_size=max(len(raw), 1))
     walker.feed(raw)
     spans: dict[str, tuple[int, int]] = {}
-    for _ in range(walker.read_map_header()):
+    count = walker.read_map_header()
+    if count > _MAX_KEYS:
+        raise Invalid(field, f"has {count} keys, at most {_MAX_KEYS} are allowed")
+    for _ in range(count):
         start = walker.tell()
         walker.skip()
         middle = walker.tell()

@@ -30,7 +30,7 @@ from hub.manifest import (
     encode_manifest,
     snapshot_id,
 )
-from hub.record_bytes import decode_record, encode_record, without_delta
+from hub.record_bytes import decode_record, decode_snapshot, encode_record, without_delta
 from hub.record_keys import COMMIT_DEFAULTS, COMPUTED, check_commit_types
 
 __all__ = [
@@ -167,11 +167,13 @@ def parse_commit(record: Mapping[str, Any] | bytes, field: str = "commit") -> Co
     return Commit(claimed, snapshot, parents, values["message"], values["committed_at"], author, branch, raw)
 
 
-def parse_snapshot(record: Mapping[str, Any], field: str = "snapshot") -> Snapshot:
-    """Check one snapshot record and return it as a Snapshot: paths, ids, and the recomputed id.
+def parse_snapshot(record: Mapping[str, Any] | bytes, field: str = "snapshot") -> Snapshot:
+    """Check one snapshot record, a map or msgpack, and return it as a Snapshot: paths, ids, and the recomputed id.
 
     Raises Invalid naming `field` and the key.
     """
+    if isinstance(record, bytes):
+        record = decode_snapshot(record, field)
     if not isinstance(record, Mapping):
         raise Invalid(field, "must be a map")
     for key in ("snapshot_id", "manifest"):

@@ -1,8 +1,12 @@
-"""The bodies of `push/objects` and `push`, taken apart as they come: one record in memory at a time."""
+"""The bodies of `push/objects` and `push`, taken apart as they come: one record in memory at a time.
+
+Nothing that nests is ever decoded here, since one byte of msgpack can become a map of 64 bytes in memory: lists and
+maps are entered by their headers, what is not known is skipped, and a record is cut out of the stream as it came.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -18,8 +22,6 @@ from hub.wire.codec import CHUNK_BYTES, CappedStream
 
 RECORD_BYTES = 32 * 1024 * 1024
 """Cap of one commit or snapshot as sent: a manifest of about 250,000 files."""
-MAP_KEYS = 2_000_000
-LIST_ITEMS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +33,94 @@ class PushRequest:
     summary: PackSummary
 
 
+class _Tape:
+    """The body's stream, and what the last read gave; while it records, all that was read."""
+
+    def __init__(self, stream: CappedStream) -> None:
+        self._stream = stream
+        self._held = bytearray()
+        self._end = 0
+        """How much of the body was read."""
+        self.records = False
+
+    def read(self, size: int) -> bytes:
+        chunk = self._stream.read(size)
+        # The decoder reads only for what it lacks: whatever it has not consumed lies in the last chunk.
+        if not self.records:
+            self._held.clear()
+        self._held += chunk
+        self._end += len(chunk)
+        if self.records and len(self._held) > RECORD_BYTES + 2 * CHUNK_BYTES:
+            raise TooLarge(f"One record of the body is larger than the {RECORD_BYTES} bytes that this hub takes.")
+        return chunk
+
+    def cut(self, start: int, end: int) -> bytes:
+        """The bytes from `start` to `end` of the body."""
+        if end - start > RECORD_BYTES:
+            raise TooLarge(f"One record of the body is larger than the {RECORD_BYTES} bytes that this hub takes.")
+        begin = self._end - len(self._held)
+        return bytes(memoryview(self._held)[start - begin : end - begin])
+
+
+class _Body:
+    """A msgpack body, walked without decoding anything that nests."""
+
+    def __init__(self, stream: CappedStream, value_bytes: int) -> None:
+        self._tape = _Tape(stream)
+        self._unpacker = msgpack.Unpacker(
+            self._tape,
+            raw=False,
+            read_size=min(CHUNK_BYTES, value_bytes),
+            max_buffer_size=value_bytes + CHUNK_BYTES,
+            max_map_len=0,
+            max_array_len=0,
+            max_ext_len=0,
+        )
+
+    def fields(self) -> Iterator[str]:
+        """Enter a map; its keys, each to be followed by one call for its value."""
+        for _ in range(self._unpacker.read_map_header()):
+            key = self.value()
+            if not isinstance(key, str):
+                raise Invalid("body", "must be a map with text keys.")
+            yield key
+
+    def places(self) -> Iterator[int]:
+        """Enter a list; the places of its items, each to be followed by one call for the item."""
+        yield from range(self._unpacker.read_array_header())
+
+    def value(self) -> Any:
+        """The next value, which is no list and no map."""
+        return self._unpacker.unpack()
+
+    def skip(self) -> None:
+        """Pass over the next value, whatever it is."""
+        self._unpacker.skip()
+
+    def record(self) -> bytes:
+        """The next value as it came, not decoded. Raises TooLarge above RECORD_BYTES."""
+        start = self._unpacker.tell()
+        self._tape.records = True
+        self._unpacker.skip()
+        self._tape.records = False
+        return self._tape.cut(start, self._unpacker.tell())
+
+    def end(self) -> None:
+        """Raise Invalid unless the body ends here."""
+        if self._unpacker.read_bytes(1):
+            raise Invalid("body", "has bytes after its end.")
+
+
 def read_objects(stream: CappedStream, object_bytes: int) -> Iterator[tuple[str, bytes]]:
     """(id, content) of each object in a `push/objects` body. Raises Invalid and TooLarge while it is read."""
     with _decoding("body"):
-        unpacker = _unpacker(stream, object_bytes + 1024)
-        for key in _keys(unpacker):
+        body = _Body(stream, object_bytes)
+        for key in body.fields():
             if key == "objects":
-                yield from _objects(unpacker, object_bytes)
+                yield from _objects(body, object_bytes)
             else:
-                unpacker.skip()
-        _end(unpacker)
+                body.skip()
+        body.end()
 
 
 def read_push(stream: CappedStream, file: BinaryIO, object_bytes: int) -> PushRequest:
@@ -52,17 +132,17 @@ def read_push(stream: CappedStream, file: BinaryIO, object_bytes: int) -> PushRe
     branch: str | None = None
     force = False
     with _decoding("body"):
-        unpacker = _unpacker(stream, RECORD_BYTES)
-        for key in _keys(unpacker):
+        body = _Body(stream, min(object_bytes, RECORD_BYTES))
+        for key in body.fields():
             if key == "bundle":
-                _read_bundle(unpacker, writer, object_bytes)
+                _read_bundle(body, writer, object_bytes)
             elif key == "branch":
-                branch = check_branch(unpacker.unpack())
+                branch = check_branch(body.value())
             elif key == "force":
-                force = unpacker.unpack()
+                force = body.value()
             else:
-                unpacker.skip()
-        _end(unpacker)
+                body.skip()
+        body.end()
     if branch is None:
         raise Invalid("branch", "must be the name of the branch to move.")
     if not isinstance(force, bool):
@@ -70,66 +150,38 @@ def read_push(stream: CappedStream, file: BinaryIO, object_bytes: int) -> PushRe
     return PushRequest(branch, force, writer.finish())
 
 
-def _read_bundle(unpacker: msgpack.Unpacker, writer: PackWriter, object_bytes: int) -> None:
-    def commit(place: int) -> None:
-        writer.add_commit(parse_commit(_map(unpacker, f"commits[{place}]"), f"commits[{place}]"))
-
-    def snapshot(place: int) -> None:
-        writer.add_snapshot(parse_snapshot(_map(unpacker, f"snapshots[{place}]"), f"snapshots[{place}]"))
-
-    readers: dict[str, Callable[[int], None]] = {"commits": commit, "snapshots": snapshot}
-    for key in _keys(unpacker):
-        if key == "objects":
-            for object_id, content in _objects(unpacker, object_bytes):
+def _read_bundle(body: _Body, writer: PackWriter, object_bytes: int) -> None:
+    for key in body.fields():
+        if key == "commits":
+            for place in body.places():
+                writer.add_commit(parse_commit(body.record(), f"commits[{place}]"))
+        elif key == "snapshots":
+            for place in body.places():
+                writer.add_snapshot(parse_snapshot(body.record(), f"snapshots[{place}]"))
+        elif key == "objects":
+            for object_id, content in _objects(body, object_bytes):
                 writer.add_object(object_id, content)
-        elif key in readers:
-            for place in range(unpacker.read_array_header()):
-                readers[key](place)
         else:
-            unpacker.skip()
+            body.skip()
 
 
-def _objects(unpacker: msgpack.Unpacker, object_bytes: int) -> Iterator[tuple[str, bytes]]:
-    for place in range(unpacker.read_array_header()):
+def _objects(body: _Body, object_bytes: int) -> Iterator[tuple[str, bytes]]:
+    for place in body.places():
         field = f"objects[{place}]"
-        record = _map(unpacker, field)
-        content = record.get("content")
+        object_id: Any = None
+        content: Any = None
+        for key in body.fields():
+            if key == "object_id":
+                object_id = body.value()
+            elif key == "content":
+                content = body.value()
+            else:
+                body.skip()
         if not isinstance(content, bytes):
             raise Invalid(f"{field}.content", "must be binary (msgpack bin).")
         if len(content) > object_bytes:
             raise TooLarge(f"{field} has {len(content)} bytes; this hub takes at most {object_bytes} in one object.")
-        yield check_id(record.get("object_id"), f"{field}.object_id"), content
-
-
-def _map(unpacker: msgpack.Unpacker, field: str) -> dict[str, Any]:
-    record = unpacker.unpack()
-    if not isinstance(record, dict):
-        raise Invalid(field, "must be a map.")
-    return record
-
-
-def _keys(unpacker: msgpack.Unpacker) -> Iterator[str]:
-    for _ in range(unpacker.read_map_header()):
-        key = unpacker.unpack()
-        if not isinstance(key, str):
-            raise Invalid("body", "must be a map with text keys.")
-        yield key
-
-
-def _end(unpacker: msgpack.Unpacker) -> None:
-    if unpacker.read_bytes(1):
-        raise Invalid("body", "has bytes after its end.")
-
-
-def _unpacker(stream: CappedStream, record_bytes: int) -> msgpack.Unpacker:
-    return msgpack.Unpacker(
-        stream,
-        raw=False,
-        read_size=min(CHUNK_BYTES, record_bytes),
-        max_buffer_size=record_bytes + CHUNK_BYTES,
-        max_map_len=MAP_KEYS,
-        max_array_len=LIST_ITEMS,
-    )
+        yield check_id(object_id, f"{field}.object_id"), content
 
 
 @contextmanager

@@ -20,6 +20,16 @@ SMALL_BYTES = 16 * 1024 * 1024
 """Cap of a request that lists ids: a `/fetch` may name every commit of the client, 66 bytes each."""
 
 
+ITEMS = 300_000
+"""Values in such a request: more than ids find room in it. One byte may say a map, which takes 64 in memory."""
+
+
+ARRAYS = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
+MAPS = frozenset([*range(0x80, 0x90), 0xDE, 0xDF])
+"""First bytes of lists and maps in msgpack."""
+TOO_MANY = f"The body has more than {ITEMS} values; ask in smaller parts."
+
+
 class CappedStream:
     """The request's body; raises TooLarge when more than `limit` bytes come."""
 
@@ -67,13 +77,41 @@ def read_map(limit: int = SMALL_BYTES) -> dict[str, Any]:
         chunks.append(chunk)
     raw = b"".join(chunks)
     try:
-        data = json.loads(raw) if request.mimetype == JSON else msgpack.unpackb(raw, raw=False)
+        data = _from_json(raw) if request.mimetype == JSON else _from_msgpack(raw)
     except (ValueError, RecursionError, msgpack.UnpackException) as error:
         kind = "JSON" if request.mimetype == JSON else "msgpack"
         raise Invalid("body", f"must be one {kind} map ({type(error).__name__}).") from None
     if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
         raise Invalid("body", "must be a map with text keys.")
     return data
+
+
+def _from_json(raw: bytes) -> Any:
+    if sum(raw.count(mark) for mark in (b",", b"[", b"{")) > ITEMS:
+        raise TooLarge(TOO_MANY)
+    return json.loads(raw)
+
+
+def _from_msgpack(raw: bytes) -> Any:
+    """Decode, once it is known that there are not too many values: counted by their heads, with nothing built."""
+    walker = msgpack.Unpacker(max_buffer_size=max(len(raw), 1))
+    walker.feed(raw)
+    waiting, count = 1, 0
+    while waiting:
+        at = walker.tell()
+        head = raw[at] if at < len(raw) else None
+        if head in ARRAYS:
+            inside = walker.read_array_header()
+        elif head in MAPS:
+            inside = 2 * walker.read_map_header()
+        else:
+            walker.skip()
+            inside = 0
+        waiting += inside - 1
+        count += 1
+        if count > ITEMS:
+            raise TooLarge(TOO_MANY)
+    return msgpack.unpackb(raw, raw=False)
 
 
 def take_ids(data: Mapping[str, Any], field: str) -> list[str]:
