@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from psycopg import errors as pg
 
-from tasks.db import Conn, rows, together
+from tasks.db import Conn, rows, together, uuid_array
 from tasks.errors import DuplicateJob, PayloadError
 from tasks.ids import new_job_id
 from tasks.job import Enqueued, NewJob
-from tasks.payload import check_instant, new_job_params
+from tasks.payload import check_instant, kind_params, own_params
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
+    from collections.abc import Hashable, Iterable, Sequence
     from uuid import UUID
 
 PAGE_SIZE = 2000
@@ -24,12 +26,26 @@ PAGE_SIZE = 2000
 _COLLISIONS_MAX = 10
 
 
+_Params = dict[str, Any]
+_COMMON = attrgetter(
+    *("task", "queue", "scope", "priority", "tier", "available_at", "countdown", "lease_seconds", "attempts_max"),
+    *("postpones_max", "dedup_mode", "expires_at", "expires", "limit_key", "limit_max", "on_parent_failure"),
+    "pass_results",
+)
+
+
 @dataclass(slots=True)
 class _Request:
-    """A checked request. `first`: the earlier one of the same statement that has its key, if there is one."""
+    """A checked request.
+
+    `kind`: what it has in common with others, one object for all of them. `own`: its payload and key. `first`: the
+    earlier request of the same statement that has its key, if there is one.
+    """
 
     new: NewJob
-    params: dict[str, Any]
+    job_id: UUID
+    kind: _Params
+    own: _Params
     first: _Request | None = None
 
     @property
@@ -53,7 +69,8 @@ def enqueue_jobs(conn: Conn, new: Sequence[NewJob], *, now: datetime | None = No
     other; Postgres then ends one with DeadlockDetected. Raises what `enqueue_job` raises.
     """
     at = check_instant("now", now)
-    requests = [_checked(one) for one in new]
+    kinds: dict[Hashable, _Params] = {}
+    requests = [_checked(one, kinds) for one in new]
     done: list[Enqueued] = []
     # A child must not be seen without its parents, nor half of a list.
     with together(conn):
@@ -67,54 +84,75 @@ def enqueue_jobs(conn: Conn, new: Sequence[NewJob], *, now: datetime | None = No
     return done
 
 
-def _checked(new: NewJob) -> _Request:
-    params = new_job_params(new)
-    params["job_id"] = new.job_id or new_job_id()
-    if params["job_id"] in new.parents:
+def _checked(new: NewJob, kinds: dict[Hashable, _Params]) -> _Request:
+    common = (*_COMMON(new), tuple(new.after_tasks), len(new.parents), new.dedup_key is None)
+    same = (common, *map(type, common))  # equal is not the same: True == 1
+    try:
+        kind = kinds.get(same)
+        if kind is None:
+            kind = kinds[same] = kind_params(new)
+    except TypeError:  # what cannot be hashed is no value of any field: this names it
+        kind = kind_params(new)
+    job_id = new.job_id or new_job_id()
+    if job_id in new.parents:
         raise PayloadError("parents", "must not name the job itself")
-    return _Request(new, params)
+    return _Request(new, job_id, kind, own_params(new))
 
 
 def _enqueue_page(conn: Conn, page: list[_Request], now: datetime | None) -> list[Enqueued]:
     merged = _merge(page)
-    params = {name: [row[name] for row in merged] for name in merged[0]}
-    params["after_tasks"] = [_array(names) for names in params["after_tasks"]]
+    numbers: dict[int, int] = {}
+    kinds: list[_Params] = []
+    for request in merged:
+        if id(request.kind) not in numbers:
+            numbers[id(request.kind)] = len(kinds)
+            kinds.append({"joins": 0, **request.kind, "kind": len(kinds)})
+    params = {
+        "kinds": json.dumps(kinds, default=datetime.isoformat),
+        "kind_of": "{" + ",".join([str(numbers[id(request.kind)]) for request in merged]) + "}",
+        "job_ids": uuid_array(request.job_id for request in merged),
+        "payloads": "[" + ",".join([request.own["payload"] for request in merged]) + "]",
+        "dedup_keys": json.dumps([request.own["dedup_key"] for request in merged]),
+        "now": now,
+    }
     try:
-        found = rows(conn, "enqueue_jobs", {**params, "now": now})
+        found = rows(conn, "enqueue_jobs", params)
     except pg.UniqueViolation as error:
         raise DuplicateJob(f"there is already a job with this id: {error.diag.message_detail}") from error
-    by_key = {(task, key): job_id for job_id, task, key, _ in found if key is not None}
+    by_key = {(task, key): job_id for job_id, task, key in found}
     _add_dependencies(conn, page)
     done = []
     for request in page:
-        own = request.params["job_id"]
-        job_id = by_key.get((request.new.task, request.new.dedup_key), own)
-        inserted = request.first is None and job_id == own
+        job_id = request.job_id
+        if request.new.dedup_key is not None:
+            job_id = by_key[request.new.task, request.new.dedup_key]
+        inserted = request.first is None and job_id == request.job_id
         done.append(Enqueued(job_id, "inserted" if inserted else "joined"))
     return done
 
 
-def _merge(page: list[_Request]) -> list[dict[str, Any]]:
+def _merge(page: list[_Request]) -> list[_Request]:
     """Fold the requests of one key into the first: a statement may touch a row once, and the result is the same."""
     firsts: dict[tuple[str, str], list[_Request]] = {}
-    merged: list[dict[str, Any]] = []
+    merged: list[_Request] = []
     for request in page:
-        key = request.new.dedup_key
-        same = [] if key is None else firsts.setdefault((request.new.task, key), [])
-        if not same:
-            request.params["joins"] = 0
-            merged.append(request.params)
-        else:
+        if request.new.dedup_key is None:
+            merged.append(request)
+            continue
+        same = firsts.setdefault((request.new.task, request.new.dedup_key), [])
+        if same:
             request.first = same[0]
+        else:
+            merged.append(request)
         same.append(request)
     for same in firsts.values():
         if len(same) > 1:
-            _fold(same[0].params, [request.params for request in same])
+            same[0].kind = _fold([request.kind for request in same])
     return merged
 
 
-def _fold(first: dict[str, Any], same: list[dict[str, Any]]) -> None:
-    first["joins"] = len(same) - 1
+def _fold(same: list[_Params]) -> _Params:
+    first = {**same[0], "joins": len(same) - 1}
     for name in ("priority", "attempts_max", "postpones_max"):
         first[name] = max(one[name] for one in same)
     # Seconds and instants stand side by side: the database, which knows the time, takes the earlier or the later.
@@ -123,12 +161,7 @@ def _fold(first: dict[str, Any], same: list[dict[str, Any]]) -> None:
     never = any(one["expires_at"] is None and one["expires"] is None for one in same)
     for name in ("expires_at", "expires"):
         first[name] = None if never else max((one[name] for one in same if one[name] is not None), default=None)
-
-
-def _array(names: Iterable[str]) -> str:
-    """Write a one-dimensional text array as Postgres reads it: arrays of arrays must have equal lengths."""
-    quoted = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)
-    return "{" + ",".join(f'"{name}"' for name in quoted) + "}"
+    return first
 
 
 def _add_dependencies(conn: Conn, inserted: Iterable[_Request]) -> None:
@@ -136,7 +169,7 @@ def _add_dependencies(conn: Conn, inserted: Iterable[_Request]) -> None:
     parents: list[UUID] = []
     positions: list[int] = []
     for request in inserted:
-        children += [request.params["job_id"]] * len(request.new.parents)
+        children += [request.job_id] * len(request.new.parents)
         parents += request.new.parents
         positions += range(1, len(request.new.parents) + 1)
     if children:
@@ -144,7 +177,7 @@ def _add_dependencies(conn: Conn, inserted: Iterable[_Request]) -> None:
 
 
 def _enqueue_unique(conn: Conn, request: _Request, now: datetime | None) -> Enqueued:
-    new, params = request.new, {**request.params, "now": now}
+    new, params = request.new, {**request.kind, **request.own, "job_id": request.job_id, "now": now}
     for _ in range(_COLLISIONS_MAX):
         found = rows(conn, "enqueue_unique", params)
         if found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tasks.db import Conn, rows
+from tasks.db import Conn, rows, uuid_array
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -18,7 +18,7 @@ def let_go(conn: Conn, *, ended: Collection[UUID] = (), limit_keys: Iterable[str
     statements, not by the one that waited.
     """
     if ended:
-        rows(conn, "unpark_jobs", {"ended": list(ended)})
+        rows(conn, "unpark_jobs", {"ended": uuid_array(ended)})
     keys = sorted({key for key in limit_keys if key is not None})
     if keys:
         rows(conn, "wait_limits", {"keys": keys})

@@ -35,6 +35,7 @@ ATTEMPTS_MAX = 10_000
 RUNNING_MAX = 1_000_000
 PARENTS_MAX = 100_000
 
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _CONTROLS = {n: None for n in range(0x110) if unicodedata.category(chr(n)) == "Cc" and chr(n) not in "\n\t"}
 
 
@@ -58,30 +59,52 @@ def check_text(field: str, text: object, bytes_max: int, *, empty: bool = False)
     return text
 
 
-def _check_value(field: str, value: object, depth: int) -> None:
-    if depth > DEPTH_MAX:
-        raise PayloadError(field, f"must not be nested deeper than {DEPTH_MAX} levels")
+_Where = str | tuple["_Where", int | str | None]
+"""A field, or a part of one: the whole, and its place or key in there; None: a key. Only an error writes it out."""
+
+
+def _field(where: _Where) -> str:
+    if isinstance(where, str):
+        return where
+    whole, part = _field(where[0]), where[1]
+    if part is None:
+        return f"{whole} (a key)"
+    if isinstance(part, int):
+        return f"{whole}[{part}]"
+    return f"{whole}.{part}" if whole else part
+
+
+def _check_value(where: _Where, value: object, depth: int) -> None:
     if value is None or isinstance(value, bool):
         return
     if isinstance(value, str):
-        check_text(field, value, PAYLOAD_BYTES_MAX, empty=True)
+        # Nothing is wrong with most texts; no need to name and to encode them.
+        if not value.isascii() or "\x00" in value or len(value) > PAYLOAD_BYTES_MAX:
+            check_text(_field(where), value, PAYLOAD_BYTES_MAX, empty=True)
     elif isinstance(value, int):
         if value.bit_length() > INT_BITS_MAX:
-            raise PayloadError(field, f"must be an integer of at most {INT_BITS_MAX} bits")
+            raise PayloadError(_field(where), f"must be an integer of at most {INT_BITS_MAX} bits")
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise PayloadError(field, "must be a finite number")
-    elif isinstance(value, (list, tuple)):
-        for position, item in enumerate(value):
-            _check_value(f"{field}[{position}]", item, depth + 1)
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise PayloadError(field, f"keys must be text, not {type(key).__name__}")
-            check_text(f"{field} (a key)", key, PAYLOAD_BYTES_MAX, empty=True)
-            _check_value(f"{field}.{key}" if field else key, item, depth + 1)
+            raise PayloadError(_field(where), "must be a finite number")
+    elif isinstance(value, (list, tuple, Mapping)):
+        _check_parts(where, value, depth + 1)
     else:
-        raise PayloadError(field, f"{type(value).__name__} is not a JSON value")
+        raise PayloadError(_field(where), f"{type(value).__name__} is not a JSON value")
+
+
+def _check_parts(where: _Where, whole: list[Any] | tuple[Any, ...] | Mapping[Any, Any], depth: int) -> None:
+    if depth > DEPTH_MAX and whole:
+        raise PayloadError(_field(where), f"must not be nested deeper than {DEPTH_MAX} levels")
+    if not isinstance(whole, Mapping):
+        for position, item in enumerate(whole):
+            _check_value((where, position), item, depth)
+        return
+    for key, item in whole.items():
+        if not isinstance(key, str):
+            raise PayloadError(_field(where), f"keys must be text, not {type(key).__name__}")
+        _check_value((where, None), key, depth)
+        _check_value((where, key), item, depth)
 
 
 def encode(field: str, value: object) -> str:
@@ -91,7 +114,7 @@ def encode(field: str, value: object) -> str:
     whole is over the cap.
     """
     _check_value(field, value, 0)
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = _JSON.encode(value)
     if len(text.encode()) > PAYLOAD_BYTES_MAX:
         raise PayloadError(field or "payload", f"must be at most {PAYLOAD_BYTES_MAX} bytes as JSON")
     return text
@@ -151,21 +174,20 @@ def new_job_params(new: NewJob) -> dict[str, Any]:
 
     Raises PayloadError naming the field.
     """
+    return {**kind_params(new), **own_params(new)}
+
+
+def kind_params(new: NewJob) -> dict[str, Any]:
+    """Check the fields that many jobs have in common, all but those of `own_params`. Raises PayloadError."""
     if new.available_at is not None and new.countdown is not None:
         raise PayloadError("countdown", "must not be given together with available_at")
-    if not isinstance(new.payload, Mapping) or set(new.payload) != {"args", "kwargs"}:
-        raise PayloadError("payload", 'must be {"args": […], "kwargs": {…}}')
     if new.dedup_key is not None and new.dedup_mode not in ("join", "once", "reject"):
         raise PayloadError("dedup_mode", "must be join, once or reject")
-    key = None if new.dedup_key is None else check_text("dedup_key", new.dedup_key, KEY_BYTES_MAX)
-    if new.parents and key is not None and new.dedup_mode == "join":
-        raise PayloadError("parents", "a job that joins another cannot wait for parents of its own")
     return {
         **_gate_params(new),
         "task": check_text("task", new.task, NAME_BYTES_MAX),
         "queue": check_text("queue", new.queue, NAME_BYTES_MAX),
         "scope": check_text("scope", new.scope, SCOPE_BYTES_MAX, empty=True),
-        "payload": encode("", new.payload),
         "priority": check_whole("priority", new.priority, -32768, 32767),
         "tier": check_seconds("tier", new.tier),
         "available_at": check_instant("available_at", new.available_at),
@@ -173,9 +195,21 @@ def new_job_params(new: NewJob) -> dict[str, Any]:
         "lease_seconds": check_seconds("lease_seconds", new.lease_seconds, least=0.001),
         "attempts_max": check_whole("attempts_max", new.attempts_max, 1, ATTEMPTS_MAX),
         "postpones_max": check_whole("postpones_max", new.postpones_max, 0, 1_000_000),
-        "dedup_key": key,
-        "dedup_mode": None if key is None else new.dedup_mode,
+        "dedup_mode": None if new.dedup_key is None else new.dedup_mode,
     }
+
+
+def own_params(new: NewJob) -> dict[str, Any]:
+    """Check payload, key and the ids of the parents, which each job has for itself. Raises PayloadError."""
+    if not isinstance(new.payload, Mapping) or set(new.payload) != {"args", "kwargs"}:
+        raise PayloadError("payload", 'must be {"args": […], "kwargs": {…}}')
+    key = None if new.dedup_key is None else check_text("dedup_key", new.dedup_key, KEY_BYTES_MAX)
+    if new.parents:
+        if key is not None and new.dedup_mode == "join":
+            raise PayloadError("parents", "a job that joins another cannot wait for parents of its own")
+        if not all(isinstance(parent, UUID) for parent in new.parents):
+            raise PayloadError("parents", "must be ids of jobs")
+    return {"payload": encode("", new.payload), "dedup_key": key}
 
 
 def _countdown(new: NewJob) -> float | None:
@@ -194,8 +228,6 @@ def _gate_params(new: NewJob) -> dict[str, Any]:
         raise PayloadError("on_parent_failure", "must be cancel, run or stay")
     if new.pass_results not in ("none", "first", "list"):
         raise PayloadError("pass_results", "must be none, first or list")
-    if not all(isinstance(parent, UUID) for parent in new.parents):
-        raise PayloadError("parents", "must be ids of jobs")
     return {
         "after_tasks": [check_text("after_tasks", name, NAME_BYTES_MAX) for name in new.after_tasks],
         "expires_at": check_instant("expires_at", new.expires_at),

@@ -15,7 +15,7 @@ from psycopg import errors as pg
 from psycopg.rows import dict_row
 
 from tasks.claim import claim_jobs
-from tasks.db import Conn, cursor, records, rows, savepoint, statement
+from tasks.db import Conn, cursor, records, rows, savepoint, statement, uuid_array
 from tasks.enqueue import enqueue_job, enqueue_jobs
 from tasks.errors import ClaimLost, JobNotFound, JobTerminal
 from tasks.job import Attempt, Job, Outcome, Ref, Stats, SweepCounts
@@ -89,7 +89,10 @@ def extend_leases(conn: Conn, refs: Sequence[Ref], *, now: datetime | None = Non
 
 
 def _columns(refs: Sequence[Ref]) -> dict[str, Any]:
-    return {"job_ids": [ref.job_id for ref in refs], "tokens": [ref.claim_token for ref in refs]}
+    return {
+        "job_ids": uuid_array(ref.job_id for ref in refs),
+        "tokens": uuid_array(ref.claim_token for ref in refs),
+    }
 
 
 def finish_jobs(conn: Conn, results: Sequence[tuple[Ref, Any]], *, now: datetime | None = None) -> set[UUID]:

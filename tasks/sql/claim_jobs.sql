@@ -41,15 +41,19 @@ WITH clock AS MATERIALIZED (
         lease_expires_at = clock.now + make_interval(secs => j.lease_seconds),
         attempt_count = j.attempt_count + 1,
         claim_count = j.claim_count + 1
-    FROM picked, clock
-    WHERE j.job_id = picked.job_id
-    RETURNING j.*
+    FROM clock
+    WHERE j.job_id = ANY (ARRAY(SELECT job_id FROM picked))
+    RETURNING
+        j.job_id, j.claim_token, j.task, j.queue, j.scope, j.payload, j.priority, j.claim_count AS attempt_number,
+        j.attempt_count, j.attempts_max, j.postpone_count, j.postpones_max, j.lease_seconds, j.lease_expires_at,
+        j.claimed_at, j.created_at, j.available_at, j.dedup_key, j.coalesced, j.expires_at, j.parent_count,
+        j.pass_results, j.seq
 ), opened AS (
     INSERT INTO tasks.attempt (claim_token, job_id, number, worker, claimed_at)
-    SELECT claim_token, job_id, claim_count, claimed_by, claimed_at FROM claimed
+    SELECT claim_token, job_id, attempt_number, %(worker)s::text, claimed_at FROM claimed
 )
 SELECT
-    job_id, claim_token, task, queue, scope, payload, priority, claim_count AS attempt_number, attempt_count,
+    job_id, claim_token, task, queue, scope, payload, priority, attempt_number, attempt_count,
     attempts_max, postpone_count, postpones_max, lease_seconds, lease_expires_at, claimed_at, created_at,
     available_at, dedup_key, coalesced, expires_at, parent_count, pass_results
 FROM claimed

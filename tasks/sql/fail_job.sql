@@ -35,7 +35,7 @@ WITH clock AS MATERIALIZED (
     SET result = 'FAILED', ended_at = GREATEST(clock.now, a.claimed_at),
         error_code = %(code)s::text, error = %(detail)s::text
     FROM failed AS f, clock
-    WHERE a.claim_token = f.claim_token AND a.ended_at IS NULL
+    WHERE a.job_id = f.job_id AND a.claim_token = f.claim_token AND a.result IS NULL
 )
 SELECT
     f.status, f.job_id, f.limit_key,

@@ -17,6 +17,6 @@ WITH clock AS MATERIALIZED (
     UPDATE tasks.attempt AS a
     SET result = 'SUCCEEDED', ended_at = f.finished_at
     FROM finished AS f
-    WHERE a.claim_token = f.claim_token AND a.ended_at IS NULL
+    WHERE a.job_id = f.job_id AND a.claim_token = f.claim_token AND a.result IS NULL
 )
 SELECT claim_token, job_id, limit_key FROM finished

@@ -15,6 +15,6 @@ WITH clock AS MATERIALIZED (
     SET result = 'QUARANTINED', ended_at = q.finished_at,
         error_code = %(code)s::text, error = %(detail)s::text
     FROM quarantined AS q
-    WHERE a.claim_token = %(token)s::uuid AND a.ended_at IS NULL
+    WHERE a.job_id = q.job_id AND a.claim_token = %(token)s::uuid AND a.result IS NULL
 )
 SELECT job_id, limit_key FROM quarantined

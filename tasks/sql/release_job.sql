@@ -39,7 +39,7 @@ WITH clock AS MATERIALIZED (
         error_code = CASE WHEN r.status = 'failed' THEN %(code)s::text END,
         error = CASE WHEN r.status = 'failed' THEN %(detail)s::text END
     FROM released AS r, clock
-    WHERE a.claim_token = r.claim_token AND a.ended_at IS NULL
+    WHERE a.job_id = r.job_id AND a.claim_token = r.claim_token AND a.result IS NULL
 )
 SELECT
     r.status, r.job_id, r.limit_key,

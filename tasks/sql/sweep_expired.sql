@@ -48,7 +48,7 @@ WITH clock AS MATERIALIZED (
     UPDATE tasks.attempt AS a
     SET result = 'ABANDONED', ended_at = GREATEST(clock.now, a.claimed_at)
     FROM swept AS s, clock
-    WHERE a.claim_token = s.claim_token AND a.ended_at IS NULL
+    WHERE a.job_id = s.job_id AND a.claim_token = s.claim_token AND a.result IS NULL
 )
 SELECT
     s.status,

@@ -126,14 +126,18 @@ def test_the_table_refuses_a_nonsensical_attempt(db: psycopg.Connection[Any], ch
     _refused(db, f"UPDATE tasks.attempt SET {change} WHERE job_id = %s", job_id, constraint)
 
 
-@pytest.mark.parametrize(("number", "index"), [(1, "attempt_number_once"), (2, "attempt_one_open")])
-def test_a_job_has_one_open_attempt_and_each_number_once(db: psycopg.Connection[Any], number: int, index: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "ending", "index"), [(1, "RELEASED", "attempt_number_once"), (2, None, "attempt_one_open")]
+)
+def test_a_job_has_one_open_attempt_and_each_number_once(
+    db: psycopg.Connection[Any], number: int, ending: str | None, index: str
+) -> None:
     job_id = enqueue_and_claim(db).job_id
     with pytest.raises(psycopg.errors.UniqueViolation) as caught:
         db.execute(
-            "INSERT INTO tasks.attempt (claim_token, job_id, number, worker, claimed_at)"
-            " VALUES (gen_random_uuid(), %s, %s, 'w', now())",
-            (job_id, number),
+            "INSERT INTO tasks.attempt (claim_token, job_id, number, worker, claimed_at, result, ended_at)"
+            " VALUES (gen_random_uuid(), %s, %s, 'w', now(), %s, CASE WHEN %s::text IS NOT NULL THEN now() END)",
+            (job_id, number, ending, ending),
         )
     assert caught.value.diag.constraint_name == index
 
