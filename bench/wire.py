@@ -82,7 +82,7 @@ def measure(supervisor: Supervisor, token: str, built: worlds.Built, folder: Pat
 
 def push(remote: Remote, built: worlds.Built) -> None:
     """Push the pack and wait until clones are ready."""
-    presigned = remote.presign(built.summary.mpack_id, built.summary.size, "main", built.head)
+    presigned = remote.presign(built.summary.mpack_id, built.summary.size, "main", built.head, None)
     if presigned.upload is not None:
         built.file.seek(0)
         remote.upload(presigned.upload, built.file, built.summary.size)

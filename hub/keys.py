@@ -7,6 +7,8 @@ from uuid import UUID
 
 from hub.errors import Invalid
 
+STAGING = "staging/"
+"""What lies here in the archive store is uploaded and unverified."""
 MPACK_KEY = re.compile(r"mpacks/([0-9a-f]{64})")
 
 
@@ -25,7 +27,7 @@ def mpack_id_of(key: object) -> str:
 
 def staging_key(repository_id: UUID, mpack_id: str) -> str:
     """Where an upload waits for its verification; whoever holds its URL can replace it."""
-    return f"staging/{repository_id}/{mpack_id}"
+    return f"{STAGING}{repository_id}/{mpack_id}"
 
 
 def upload_key(repository_id: UUID, object_id: str) -> str:

@@ -172,15 +172,7 @@ def _receive(services: Services, work: Work, caller: Caller, repository_id: UUID
 
 def _check(session: Session, repository_id: UUID, incoming: Incoming) -> str | None:
     """Raise for whatever forbids the push now; the branch's present head."""
-    heads = branch_heads(session, repository_id)
-    old_head = heads.get(incoming.branch)
-    if incoming.lease and old_head not in (incoming.lease.expected_head, incoming.tip):
-        raise Conflict(f"Branch {incoming.branch} is not where the push expects it; pull first.")
-    for name in heads:
-        if name.startswith(f"{incoming.branch}/") or incoming.branch.startswith(f"{name}/"):
-            raise Invalid(
-                "branch", f"can't be {incoming.branch}, as there is a branch {name}: one is the other's folder."
-            )
+    old_head = check_place(session, repository_id, incoming.branch, incoming.tip, incoming.lease)
     history.parent_generations(session, repository_id, incoming.commits)
     history.require_snapshots(session, repository_id, incoming.commits, incoming.snapshot_ids)
     history.require_objects(session, repository_id, incoming.named_objects, set(incoming.object_ids))
@@ -188,6 +180,18 @@ def _check(session: Session, repository_id: UUID, incoming: Incoming) -> str | N
         return old_head
     if not history.is_fast_forward(session, repository_id, old_head, incoming.tip, incoming.commits):
         raise Conflict(f"Branch {incoming.branch} has moved on: the push is not a fast-forward. Pull first, or force.")
+    return old_head
+
+
+def check_place(session: Session, repository_id: UUID, branch: str, tip: str, lease: Lease | None) -> str | None:
+    """Raise for what forbids any push to this branch now: the lease, another branch's name; the present head."""
+    heads = branch_heads(session, repository_id)
+    old_head = heads.get(branch)
+    if lease and old_head not in (lease.expected_head, tip):
+        raise Conflict(f"Branch {branch} is not where the push expects it; pull first.")
+    for name in heads:
+        if name.startswith(f"{branch}/") or branch.startswith(f"{name}/"):
+            raise Invalid("branch", f"can't be {branch}, as there is a branch {name}: one is the other's folder.")
     return old_head
 
 

@@ -1,79 +1,27 @@
-"""Around a push of Part B: its upload, its repeats, and where it stands."""
+"""Around a push of Part B: its repeats, and where it stands."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, BinaryIO
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from hub.archive import is_set_aside
-from hub.errors import HubError, Invalid, Missing, TooLarge
+from hub.errors import Missing
 from hub.fetch import BROKEN
-from hub.keys import archive_key, staging_key
 from hub.models import Mpack, Push
 from hub.models.history import branch_heads, is_ancestor
 from hub.models.push import find_push
-from hub.pack.format import Limits
-from hub.pack.reader import PackReader
-from hub.pack.verify import verify_pack
 from hub.push import Receipt
 from hub.services import Services
 from hub.work import INDEX
-from storage import NotFound, StorageError, Store
 from tasks.errors import JobNotFound
 from tasks.job import Job
 from tasks.queue import get_job
-
-log = logging.getLogger(__name__)
-
-
-def stored_upload(services: Services, repository_id: UUID, mpack_id: str) -> bool:
-    """Whether the repository has this pack, so that nothing needs to be uploaded."""
-    with services.sessions() as session:
-        state = session.scalars(
-            select(Mpack.state).where(Mpack.repository_id == repository_id, Mpack.mpack_id == mpack_id)
-        ).one_or_none()
-    return state in ("live", "staged")
-
-
-def open_upload(services: Services, repository_id: UUID, mpack_id: str, file: BinaryIO) -> tuple[PackReader, int]:
-    """Bring the uploaded pack into `file` and verify it whole; the open pack and its size in bytes.
-
-    A pack that the repository has already is read from the archive. Raises Invalid when nothing was uploaded or the
-    pack is not what it claims, TooLarge for the limits, and storage's errors.
-    """
-    settings = services.settings
-    size = _download(services.archive, staging_key(repository_id, mpack_id), file, settings.max_mpack_bytes)
-    if size is None and stored_upload(services, repository_id, mpack_id):
-        size = _download(services.archive, archive_key(repository_id, mpack_id), file, settings.max_mpack_bytes)
-    if size is None:
-        raise Invalid("mpack_key", "names a pack that was not uploaded; put it to the URL of push/mpack/presign first.")
-    limits = Limits(max_file=settings.max_mpack_bytes, max_object=settings.max_object_bytes)
-    return verify_pack(file, limits=limits, expect_id=mpack_id), size
-
-
-@contextmanager
-def using_upload(services: Services, repository_id: UUID, mpack_id: str) -> Iterator[None]:
-    """Remove the upload once the push is accepted or refused. When it can be sent again as it is, the upload stays."""
-    try:
-        yield
-    except HubError:
-        _discard_upload(services, repository_id, mpack_id)
-        raise
-    _discard_upload(services, repository_id, mpack_id)
-
-
-def _discard_upload(services: Services, repository_id: UUID, mpack_id: str) -> None:
-    """Remove an upload that is not needed any more. What can't be removed now is garbage, no error."""
-    try:
-        services.archive.delete(staging_key(repository_id, mpack_id))
-    except StorageError as error:
-        log.warning("an upload stays in staging: %s", error)
 
 
 def repeated_push(services: Services, repository_id: UUID, *, branch: str, head: str, mpack_id: str) -> Receipt | None:
@@ -135,17 +83,3 @@ def _jobs(session: Session, job_ids: Sequence[UUID]) -> list[Job]:
                 job = get_job(session, job.superseded_by)
             found.append(job)
     return found
-
-
-def _download(store: Store, key: str, file: BinaryIO, limit: int) -> int | None:
-    """Bytes written to `file`; None when the store has no such key."""
-    file.seek(0)
-    file.truncate()
-    try:
-        with store.get(key) as body:
-            if body.size > limit:
-                raise TooLarge(f"The pack has {body.size} bytes, allowed are {limit}; push in smaller steps.")
-            file.writelines(body)
-            return body.size
-    except NotFound:
-        return None

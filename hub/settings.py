@@ -42,6 +42,10 @@ class Settings:
     max_bundle_bytes: int = 512 * MIB
     """Cap of one Part A `/push` body: commits and full manifests."""
     max_object_bytes: int = 1024 * MIB
+    multipart_bytes: int = 1024 * MIB
+    """A larger pack is uploaded in parts."""
+    part_bytes: int = 16 * MIB
+    """Size of such a part; S3 takes at least 5 MiB."""
     upload_seconds: int = 6 * 3600
     """Lifetime of an upload URL; a slow client may use the last of many hours later."""
     download_seconds: int = 3600
@@ -54,7 +58,9 @@ class Settings:
             raise SettingsError("S3_ENDPOINT_URL must begin with http:// or https://")
         if len(self.secret_key) < 32:
             raise SettingsError("PACKHOUSE_SECRET_KEY must have at least 32 characters")
-        for name in ("max_mpack_bytes", "max_body_bytes", "max_bundle_bytes", "max_object_bytes"):
+        if self.part_bytes < 5 * MIB:
+            raise SettingsError("PACKHOUSE_PART_BYTES must be at least 5242880 (5 MiB), the least that S3 takes")
+        for name in ("max_mpack_bytes", "max_body_bytes", "max_bundle_bytes", "max_object_bytes", "multipart_bytes"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{ENVIRONMENT[name]} must be at least 1")
 
@@ -73,6 +79,8 @@ ENVIRONMENT: dict[str, str] = {
     "max_body_bytes": "PACKHOUSE_MAX_BODY_BYTES",
     "max_bundle_bytes": "PACKHOUSE_MAX_BUNDLE_BYTES",
     "max_object_bytes": "PACKHOUSE_MAX_OBJECT_BYTES",
+    "multipart_bytes": "PACKHOUSE_MULTIPART_BYTES",
+    "part_bytes": "PACKHOUSE_PART_BYTES",
     "upload_seconds": "PACKHOUSE_UPLOAD_SECONDS",
     "download_seconds": "PACKHOUSE_DOWNLOAD_SECONDS",
 }

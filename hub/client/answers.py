@@ -11,7 +11,6 @@ from typing import Any
 from hub.client.errors import NotReady, Refused, Unreachable, Waiting
 from hub.client.shape import is_id, optional_text, required_text, take_heads, text, unexpected
 
-HEADER_NAME = re.compile(r"[A-Za-z0-9-]{1,100}")
 PUSH_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
@@ -23,22 +22,6 @@ class Refs:
     default_branch: str | None
     branch_heads: dict[str, str]
     snapshots: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class UploadLink:
-    """Where and how a pack is to be sent."""
-
-    url: str
-    headers: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Presigned:
-    """The answer to «may I push this pack?». `upload` is None when the repository holds the pack already."""
-
-    mpack_key: str
-    upload: UploadLink | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,20 +122,6 @@ def parse_missing(fields: Mapping[str, Any]) -> set[str]:
     return set(value)
 
 
-def parse_presigned(fields: Mapping[str, Any]) -> Presigned:
-    """Check the answer of `POST push/mpack/presign`."""
-    key = required_text(fields, "mpack_key")
-    upload = fields.get("upload")
-    if upload is None:
-        return Presigned(key, None)
-    if not isinstance(upload, dict) or upload.get("method") != "PUT":
-        raise unexpected("upload", "null or an object whose method is PUT")
-    headers = upload.get("headers") or {}
-    if not isinstance(headers, dict) or not all(_is_header(*pair) for pair in headers.items()):
-        raise unexpected("upload.headers", "an object of header names and values")
-    return Presigned(key, UploadLink(required_text(upload, "url"), headers))
-
-
 def parse_pushed(fields: Mapping[str, Any]) -> Pushed:
     """Check the answer of `POST push/mpack`."""
     if fields.get("ok") is not True:
@@ -198,13 +167,3 @@ def _why(value: object) -> tuple[Waiting, ...]:
     items = value if isinstance(value, list) else []
     names = ("job_id", "task", "status", "sentence")
     return tuple(Waiting(*(text(item.get(name)) for name in names)) for item in items if isinstance(item, dict))
-
-
-def _is_header(name: str, value: object) -> bool:
-    return (
-        HEADER_NAME.fullmatch(name) is not None
-        and name.lower() not in {"content-length", "transfer-encoding"}
-        and isinstance(value, str)
-        and value.isascii()
-        and value.isprintable()
-    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from hub.client import packs, workdir
+from hub.client import packs, unsent, workdir
 from hub.client.answers import Job, Refs
 from hub.client.errors import BadInput, LocalConflict, Refused
 from hub.client.progress import Progress
@@ -107,10 +107,14 @@ def push_directory(
         )  # fmt: skip
     # A repository without a branch knows no parent either: this is its first commit, whatever was before.
     parent = _parent(base, head, branch, force=wish.force) if base and refs.branch_heads else head
-    commit = _commit(refs, snapshot, parent, branch, wish, now())
+    made_of = {"url": remote.url, "branch": branch, "parent": parent, "snapshot_id": snapshot.snapshot_id}
+    at = unsent.begin(wish.directory, {**made_of, "message": wish.message, "author": wish.author}, now())
+    snapshot = replace(snapshot, created_at=at.isoformat())
+    commit = _commit(refs, snapshot, parent, branch, wish, at)
     with tempfile.TemporaryFile() as file:
         summary = _write_pack(file, _objects_to_send(remote, tree), snapshot, commit, progress)
         pushed = send(remote, file, summary, Move(branch, commit.commit_id, head, force=wish.force))
+    unsent.end(wish.directory)
     note = remember(wish.directory, Workdir(remote.url, branch, commit.commit_id), (snapshot, commit))
     return PushResult(
         remote.url, branch, commit.commit_id, snapshot.snapshot_id, parent, len(tree.files),

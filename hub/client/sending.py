@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import IO
 
 from hub.client.answers import Pushed
-from hub.client.errors import LinkRefused
+from hub.client.errors import LinkRefused, Unreachable
 from hub.client.transport import LINKS_MAX, Remote
+from hub.client.upload_answers import PartsToSend, UploadLink
 from hub.pack.format import PackSummary
 
 
@@ -25,16 +26,27 @@ class Move:
 
 
 def send(remote: Remote, file: IO[bytes], summary: PackSummary, move: Move) -> Pushed:
-    """Upload the pack in `file` unless the repository has it, and move the branch. Raises the errors of Remote."""
-    for attempt in range(1, LINKS_MAX + 1):
-        presigned = remote.presign(summary.mpack_id, summary.size, move.branch, move.head)
-        if presigned.upload is None:
+    """Upload what the hub lacks of the pack in `file`, and move the branch. Raises the errors of Remote.
+
+    The hub is asked again what is missing until nothing is: so an interrupted upload goes on where it broke off.
+    """
+    refused, arrived = 0, -1
+    while True:
+        presigned = remote.presign(summary.mpack_id, summary.size, move.branch, move.head, move.expected)
+        upload = presigned.upload
+        if upload is None:
             break
+        if isinstance(upload, PartsToSend):
+            if upload.arrived <= arrived:
+                raise Unreachable("The hub asks for parts again that it has received; try again later.")
+            arrived = upload.arrived
         try:
-            remote.upload(presigned.upload, file, summary.size)
+            remote.upload(upload, file, summary.size)
         except LinkRefused:
-            if attempt == LINKS_MAX:
+            refused, arrived = refused + 1, -1
+            if refused == LINKS_MAX:
                 raise
         else:
-            break
+            if isinstance(upload, UploadLink):
+                break
     return remote.push(presigned.mpack_key, move.branch, move.head, expected_head=move.expected, force=move.force)

@@ -10,14 +10,15 @@ from urllib.parse import quote, urlencode
 
 from hub.client import answers, api_answers
 from hub.client.address import check_link, parse_address
-from hub.client.answers import PackOffer, Presigned, Pushed, PushStatus, Refs, UploadLink
+from hub.client.answers import PackOffer, Pushed, PushStatus, Refs
 from hub.client.api_answers import CommitPage
 from hub.client.calls import Calls
 from hub.client.download import Download
 from hub.client.errors import LinkRefused, VerificationFailed
 from hub.client.patience import Timing
 from hub.client.progress import Progress
-from hub.client.upload import send_file
+from hub.client.upload import PartSender, send_file
+from hub.client.upload_answers import PartsToSend, Presigned, UploadLink, parse_presigned
 
 IDS_PER_CALL = 20_000
 PUSH_READ_SECONDS = 900.0
@@ -94,16 +95,20 @@ class Remote:
             missing |= answers.parse_missing(self._call("POST", "filter-objects", {"object_ids": batch}))
         return missing.intersection(wanted)
 
-    def presign(self, mpack_id: str, size: int, branch: str, head: str) -> Presigned:
-        """Announce a pack of `size` bytes; the answer says where it is to be sent."""
-        asked = {"mpack_id": mpack_id, "size": size, "branch": branch, "head": head}
-        return answers.parse_presigned(self._call("POST", "push/mpack/presign", asked))
+    def presign(self, mpack_id: str, size: int, branch: str, head: str, expected_head: str | None) -> Presigned:
+        """Announce a pack of `size` bytes and the push that follows; the answer says what is to be sent, and where."""
+        asked = {"mpack_id": mpack_id, "size": size, "branch": branch, "head": head, "expected_head": expected_head}
+        return parse_presigned(self._call("POST", "push/mpack/presign", asked))
 
-    def upload(self, link: UploadLink, file: IO[bytes], size: int) -> None:
-        """Send the pack. Raises LinkRefused when the link has expired."""
-        check_link(self._calls.address, link.url)
+    def upload(self, upload: UploadLink | PartsToSend, file: IO[bytes], size: int) -> None:
+        """Send the pack, or the parts of it. Raises LinkRefused when a link has expired."""
+        for link in [upload] if isinstance(upload, UploadLink) else [part.link for part in upload.parts]:
+            check_link(self._calls.address, link.url)
         self._calls.progress.begin("Uploading", size, "bytes")
-        send_file(self._calls.http, link, file, size, self._calls.patience(), self._calls.progress)
+        if isinstance(upload, UploadLink):
+            send_file(self._calls.http, upload, file, size, self._calls.patience(), self._calls.progress)
+        else:
+            PartSender(self._calls.http, file, size, self._calls.patience, self._calls.progress).send(upload)
 
     def push(self, mpack_key: str, branch: str, head: str, *, expected_head: str | None, force: bool = False) -> Pushed:
         """Move `branch` to `head`, a commit of the uploaded pack.

@@ -9,42 +9,75 @@ from uuid import UUID
 from flask import Blueprint, Response
 
 from hub.auth import Right
-from hub.errors import TooLarge
 from hub.fetch import fetch_mpack
 from hub.keys import mpack_id_of, mpack_key
 from hub.manifest import check_id
-from hub.push import Lease, Receipt, read_incoming, receive
-from hub.pushes import open_upload, push_status, read_jobs, repeated_push, stored_upload, using_upload
+from hub.pack_upload import InParts, abort_upload, discard_upload, next_upload, open_upload, too_large
+from hub.push import Lease, Receipt, check_place, read_incoming, receive
+from hub.pushes import push_status, read_jobs, repeated_push
 from hub.records import check_branch
 from hub.wire.codec import answer, read_map, take_count, take_flag, take_ids, take_text
 from hub.wire.context import hub, opened
-from hub.wire.signed import download_from, upload_to
+from hub.wire.signed import download_from, part_to, upload_to
+from storage import Upload
 
 wire = Blueprint("mpack", __name__, url_prefix="/<owner>/<slug>")
 
 
 @wire.post("/push/mpack/presign")
 def presign(owner: str, slug: str) -> Response:
-    """Where to put a pack; limits are refused here, before a byte moves. No upload when the pack is here already."""
+    """What is to be sent of a pack, and where to; no upload when all of it is here already.
+
+    Limits are refused here, before a byte moves. Asking again is how an interrupted upload goes on.
+    """
     repository = opened(owner, slug, Right.WRITE)
     data = read_map()
     mpack_id = check_id(data.get("mpack_id"), "mpack_id")
     size = take_count(data, "size")
-    check_branch(take_text(data, "branch"))
-    check_id(data.get("head"), "head")
+    branch = check_branch(take_text(data, "branch"))
+    head = check_id(data.get("head"), "head")
+    lease = _lease(data)
     limit = hub().services.settings.max_mpack_bytes
     if size > limit:
-        raise TooLarge(f"The pack has {size} bytes, allowed are {limit}; push in smaller steps.")
-    upload: dict[str, Any] | None = None
-    if not stored_upload(hub().services, repository.repository_id, mpack_id):
-        where = upload_to(repository.repository_id, mpack_id, size)
-        upload = {
-            "method": where.method,
-            "url": where.url,
-            "headers": where.headers,
-            "expires_at": where.expires_at.isoformat(),
-        }
+        raise too_large(size, limit)
+    services, repository_id = hub().services, repository.repository_id
+    if repeated_push(services, repository_id, branch=branch, head=head, mpack_id=mpack_id) is None:
+        with services.sessions() as session:
+            check_place(session, repository_id, branch, head, lease)
+    upload = _upload(repository_id, mpack_id, size)
     return answer({"mpack_key": mpack_key(mpack_id), "upload": upload})
+
+
+def _upload(repository_id: UUID, mpack_id: str, size: int) -> dict[str, Any] | None:
+    step = next_upload(hub().services, repository_id, mpack_id, size)
+    if step is None:
+        return None
+    if isinstance(step, InParts):
+        links = [part_to(repository_id, mpack_id, step.upload_id, part.number, part.size) for part in step.missing]
+        return {
+            "upload_id": step.upload_id,
+            "part_size": step.part_size,
+            "arrived": step.arrived,
+            "parts": [
+                {"number": part.number, "offset": part.offset, "size": part.size, **_link(link)}
+                for part, link in zip(step.missing, links, strict=True)
+            ],
+            "expires_at": links[0].expires_at.isoformat(),
+        }
+    link = upload_to(repository_id, mpack_id, size)
+    return {**_link(link), "expires_at": link.expires_at.isoformat()}
+
+
+def _link(link: Upload) -> dict[str, Any]:
+    return {"method": link.method, "url": link.url, "headers": link.headers}
+
+
+@wire.post("/push/mpack/abort")
+def abort(owner: str, slug: str) -> Response:
+    """Drop what has arrived of a pack that nobody will push."""
+    repository = opened(owner, slug, Right.WRITE)
+    abort_upload(hub().services, repository.repository_id, mpack_id_of(read_map().get("mpack_key")))
+    return answer({"ok": True})
 
 
 @wire.post("/push/mpack")
@@ -58,22 +91,20 @@ def push(owner: str, slug: str) -> Response:
     head = check_id(data.get("head"), "head")
     receipt = repeated_push(services, repository.repository_id, branch=branch, head=head, mpack_id=mpack_id)
     if receipt is None:
-        with (
-            using_upload(services, repository.repository_id, mpack_id),
-            tempfile.TemporaryFile() as file,
-        ):
-            pack, size = open_upload(services, repository.repository_id, mpack_id, file)
+        with tempfile.TemporaryFile() as file:
+            found = open_upload(services, repository.repository_id, mpack_id, file)
             incoming = read_incoming(
-                pack,
+                found.pack,
                 file,
                 mpack_id=mpack_id,
-                size=size,
+                size=found.size,
                 branch=branch,
                 force=take_flag(data, "force"),
                 lease=_lease(data),
                 head=head,
             )
             receipt = receive(services, hub().work, repository.pusher, repository.repository_id, incoming)
+        discard_upload(services, repository.repository_id, mpack_id)
     return answer(_receipt(receipt))
 
 

@@ -16,6 +16,7 @@ from hub.wire.context import hub
 from storage import Upload
 
 UPLOAD = "upload"
+PART = "part"
 DOWNLOAD = "download"
 
 
@@ -29,6 +30,19 @@ def upload_to(repository_id: UUID, mpack_id: str, size: int) -> Upload:
             return presigned
     token = _serializer(services.settings, UPLOAD).dumps([str(repository_id), mpack_id, size])
     return Upload("PUT", f"{request.host_url}-/uploads/{token}", {}, datetime.now(UTC) + expires)
+
+
+def part_to(repository_id: UUID, mpack_id: str, upload_id: str, number: int, size: int) -> Upload:
+    """Where the client puts one part of a pack: straight into the store where that can be presigned, else here."""
+    services = hub().services
+    expires = timedelta(seconds=services.settings.upload_seconds)
+    if services.settings.presign:
+        key = staging_key(repository_id, mpack_id)
+        presigned = services.archive.presign_part(key, upload_id, number, expires=expires)
+        if presigned is not None:
+            return presigned
+    token = _serializer(services.settings, PART).dumps([str(repository_id), mpack_id, upload_id, number, size])
+    return Upload("PUT", f"{request.host_url}-/parts/{token}", {}, datetime.now(UTC) + expires)
 
 
 def download_from(repository_id: UUID, mpack_id: str) -> Upload:
@@ -48,6 +62,13 @@ def read_upload(token: str) -> tuple[UUID, str, int]:
     settings = hub().services.settings
     repository_id, mpack_id, size = _load(token, UPLOAD, settings.upload_seconds)
     return UUID(repository_id), str(mpack_id), int(size)
+
+
+def read_part(token: str) -> tuple[UUID, str, str, int, int]:
+    """(repository, pack, upload, number, size) that a part's URL is for. Raises Missing for a forged or expired one."""
+    settings = hub().services.settings
+    repository_id, mpack_id, upload_id, number, size = _load(token, PART, settings.upload_seconds)
+    return UUID(repository_id), str(mpack_id), str(upload_id), int(number), int(size)
 
 
 def read_download(token: str) -> tuple[UUID, str]:

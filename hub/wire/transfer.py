@@ -13,8 +13,9 @@ from hub.errors import Invalid, Missing
 from hub.keys import cache_key, staging_key
 from hub.wire.codec import CHUNK_BYTES, answer, body
 from hub.wire.context import hub
-from hub.wire.signed import read_download, read_upload
+from hub.wire.signed import read_download, read_part, read_upload
 from storage import DigestMismatch, NotFound, Store
+from storage.store import read_up_to
 
 wire = Blueprint("transfer", __name__, url_prefix="/-")
 RANGE = re.compile(r"bytes=([0-9]{1,19})-([0-9]{0,19})")
@@ -36,6 +37,20 @@ def upload(token: str) -> Response:
             hub().services.archive.put(staging_key(repository_id, mpack_id), file, sha256=mpack_id)
         except DigestMismatch:
             raise Invalid("body", "is not the announced pack: its SHA-256 is not the mpack_id.") from None
+    return answer({"size": size})
+
+
+@wire.put("/parts/<token>")
+def part(token: str) -> Response:
+    """Take the part of a pack that this URL is for. The URL is the permission; the bytes are verified at the push."""
+    repository_id, mpack_id, upload_id, number, size = read_part(token)
+    content = read_up_to(body(size), size)
+    if len(content) != size:
+        raise Invalid("body", f"has {len(content)} bytes, announced were {size}.")
+    try:
+        hub().services.archive.put_part(staging_key(repository_id, mpack_id), upload_id, number, content)
+    except NotFound:
+        raise Missing("This upload has ended; ask push/mpack/presign what is missing.") from None
     return answer({"size": size})
 
 

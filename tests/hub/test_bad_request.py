@@ -193,6 +193,7 @@ def test_pack_over_the_cap_is_refused_and_removed_when_it_was_put_past_the_hub(
         world.archive.put(f"staging/{world.repository_id}/{mpack_id}", raw)
         data = {"mpack_key": f"mpacks/{mpack_id}", "branch": "main", "head": ID}
         refused(world.post("/push/mpack", data), 413, "1001", "1000")
+    assert list(world.archive.list()) == []
 
 
 def upload_url(world: World, raw: bytes, **changes: Any) -> str:

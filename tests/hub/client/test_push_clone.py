@@ -1,6 +1,7 @@
 """The client against the real hub: Postgres, the S3 server, HTTP, a worker's pass."""
 
 import hashlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 from werkzeug.serving import make_server
 
 from hub.cli import packhouse
-from hub.client import workdir
+from hub.client import upload, workdir
 from hub.client.cloning import clone
 from hub.client.errors import LocalConflict, NotReady, Refused
 from hub.client.follow import await_prebuilt
@@ -121,6 +122,38 @@ def test_hub_that_cannot_presign_moves_the_bytes_itself(
         world.drain()
         clone(remote, tmp_path / "copy", Silent())
     assert same(work, tmp_path / "copy")
+
+
+def test_killed_push_goes_on_when_it_is_run_again(
+    new_world: Callable[..., World], s3_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three parts; the client dies after one. The second run makes the same pack and sends the other two."""
+    hub = new_world(archive=Prefixed(s3_store, "archive/"), multipart_bytes=1_000_000, part_bytes=5 * 1024 * 1024)
+    work = tmp_path / "work"
+    work.mkdir()
+    for number in range(3):
+        (work / f"f{number}").write_bytes(os.urandom(4_000_000))
+    monkeypatch.setattr("hub.client.upload.PARTS_AT_ONCE", 1)
+    send_once = upload._send_once
+    sent: list[int] = []
+
+    def dying(http: Any, link: Any, body: Any, size: int) -> None:
+        if len(sent) == 1:
+            raise KeyboardInterrupt
+        sent.append(size)
+        send_once(http, link, body, size)
+
+    with served(hub) as address, Remote(address, hub.token) as remote:
+        monkeypatch.setattr(upload, "_send_once", dying)
+        with pytest.raises(KeyboardInterrupt):
+            push(remote, work)
+        sent.clear()
+        monkeypatch.setattr(upload, "_send_once", lambda *given: (sent.append(given[3]), send_once(*given)))
+        pushed = push(remote, work)
+    assert len(sent) == 2
+    assert sum(sent) == pushed.bytes_sent - 5 * 1024 * 1024
+    assert hub.heads() == {"main": pushed.commit_id}
+    assert not (work / ".packhouse" / "pushing.json").exists()
 
 
 def test_second_push_sends_only_what_is_new(hub: World, remote: Remote, work: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hub.client import pushing, workdir
-from hub.client.errors import BadInput, LinkRefused, NotReady, Refused
+from hub.client.errors import BadInput, LinkRefused, NotReady, Refused, Unreachable
 from hub.client.follow import await_prebuilt
 from hub.client.progress import Silent
 from hub.client.pushing import PushResult, Wish, push_directory
@@ -215,6 +215,16 @@ def test_upload_link_that_is_never_accepted_is_given_up(hub: Hub, remote: Remote
         push(remote, work)
     assert len(hub.server.asked_for("/up")) == 3
     assert workdir.load(work) is None
+
+
+def test_hub_that_never_has_enough_of_the_parts_is_given_up(hub: Hub, remote: Remote, work: Path) -> None:
+    part = {"number": 1, "offset": 0, "size": 10, "method": "PUT", "url": f"{hub.server.root}/up", "headers": {}}
+    upload = {"upload_id": "u", "part_size": 10, "arrived": [], "parts": [part]}
+    hub.server.on("POST", "push/mpack/presign", *[answer({"mpack_key": "the/key", "upload": upload})] * 2)
+    hub.prepare(missing=all_missing(work))
+    with pytest.raises(Unreachable, match="again"):
+        push(remote, work)
+    assert len(hub.server.asked_for("/up")) == 1
 
 
 def test_refused_push_notes_nothing(hub: Hub, remote: Remote, work: Path) -> None:

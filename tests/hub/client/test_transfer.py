@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from hub.client.answers import PackOffer, UploadLink
+from hub.client.answers import PackOffer
 from hub.client.errors import ClientError, LinkRefused, NoAnswer, Refused, VerificationFailed
+from hub.client.progress import Silent
 from hub.client.transport import Remote
+from hub.client.upload_answers import PartsToSend, PartToSend, UploadLink
 from tests.hub.client.conftest import Clock
 from tests.hub.client.scripted import Reply, ScriptedServer, answer
 
@@ -54,6 +56,47 @@ def test_hubs_own_refusal_of_an_upload_is_shown(server: ScriptedServer, remote: 
     server.on("PUT", "/up", answer({"error": "TOO_LARGE", "message": "At most 4 GiB."}, 413))
     with pytest.raises(Refused, match="At most 4 GiB"):
         remote.upload(UploadLink(f"{server.root}/up", {}), io.BytesIO(DATA), len(DATA))
+
+
+def parts_of(server: ScriptedServer, *paths: str) -> PartsToSend:
+    third = len(DATA) // 4
+    links = [UploadLink(f"{server.root}{path}", {}) for path in paths]
+    parts = [PartToSend((place + 1) * third, third, link) for place, link in enumerate(links)]
+    return PartsToSend(third, 1, tuple(parts))
+
+
+def test_parts_are_sent_each_to_its_link_again_after_trouble(
+    server: ScriptedServer, remote: Remote, clock: Clock
+) -> None:
+    server.on("PUT", "/p2", Reply(503, headers={"Retry-After": "7"}), Reply(200))
+    server.on("PUT", "/p3", Reply(200))
+    server.on("PUT", "/p4", Reply(cut=-1), Reply(200))
+    remote.upload(parts_of(server, "/p2", "/p3", "/p4"), io.BytesIO(DATA), len(DATA))
+    third = len(DATA) // 4
+    for place, path in enumerate(("/p2", "/p3", "/p4"), start=1):
+        assert server.asked_for(path)[-1].body == DATA[place * third : (place + 1) * third]
+    assert 7.0 in clock.slept
+
+
+def test_part_whose_link_has_expired_ends_the_round(server: ScriptedServer, remote: Remote) -> None:
+    server.on("PUT", "/p2", Reply(200))
+    server.on("PUT", "/p3", Reply(403, b"<Error/>", {"Content-Type": "application/xml"}))
+    with pytest.raises(LinkRefused):
+        remote.upload(parts_of(server, "/p2", "/p3"), io.BytesIO(DATA), len(DATA))
+
+
+def test_progress_of_parts_counts_what_has_arrived_before(server: ScriptedServer) -> None:
+    seen: list[int] = []
+
+    class Recording(Silent):
+        def at(self, done: int) -> None:
+            seen.append(done)
+
+    server.on("PUT", "/p2", Reply(200))
+    with Remote(server.url, progress=Recording()) as remote:
+        remote.upload(parts_of(server, "/p2"), io.BytesIO(DATA), len(DATA))
+    third = len(DATA) // 4
+    assert seen == [third, 2 * third]
 
 
 def test_download_writes_the_verified_bytes_without_a_token(
