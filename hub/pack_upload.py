@@ -72,14 +72,14 @@ def next_upload(services: Services, repository_id: UUID, mpack_id: str, size: in
         MissingPart(number, offset, min(part_size, size - offset))
         for number, offset in enumerate(range(0, size, part_size), start=1)
     ]
-    arrived = {part.number: part for part in there}
-    missing = [part for part in wanted if part.number not in arrived or arrived[part.number].size != part.size]
+    # SeaweedFS goes on listing a part that was replaced, for one that was sent with another size.
+    sizes = {part.number: part.size for part in wanted}
+    arrived = {part.number: part for part in there if part.size == sizes.get(part.number)}
+    missing = [part for part in wanted if part.number not in arrived]
     if not missing:
         _complete(archive, key, upload_id, [arrived[part.number] for part in wanted], size)
         return None
-    absent = {part.number for part in missing}
-    have = [part.number for part in wanted if part.number not in absent]
-    return InParts(upload_id, part_size, have, missing[:PARTS_TOLD])
+    return InParts(upload_id, part_size, sorted(arrived), missing[:PARTS_TOLD])
 
 
 def _open_parts(archive: Store, key: str) -> tuple[str, list[Part]]:

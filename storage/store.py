@@ -209,7 +209,7 @@ class Store(Protocol):
         ...
 
     def list_parts(self, key: str, upload_id: str) -> Iterator[Part]:
-        """Yield the parts that have arrived, by number. Raises NotFound when the upload has ended."""
+        """Yield the parts that have arrived, by number; SeaweedFS lists replaced ones, too. Raises NotFound."""
         ...
 
     def complete_upload(self, key: str, upload_id: str, parts: Sequence[Part]) -> Stat:
