@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID, uuid4
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from hub import audit
 from hub.auth import Caller, Right, issue_token
@@ -20,6 +21,7 @@ from hub.records import check_branch
 
 RESERVED = frozenset({"api", "health", "static", "login", "logout", "admin", "metrics", "docs"})
 """First parts of the hub's own URLs, now or later."""
+TIMES = ("created_at", "used_at", "expires_at", "revoked_at")
 LABEL_MAX = 100
 """Characters of a token's label."""
 
@@ -38,6 +40,8 @@ def create_principal(session: Session, name: str, *, is_superuser: bool = False)
 
 def find_principal(session: Session, name: str) -> Principal:
     """The principal of this name. Raises Missing."""
+    if not NAME.fullmatch(name):
+        raise Missing("There is no user of this name.")  # a URL can hold what no text column can
     principal = session.scalars(select(Principal).where(Principal.name == name)).one_or_none()
     if principal is None:
         raise Missing(f"There is no user {name}.")
@@ -82,6 +86,40 @@ def revoke_token(session: Session, token_id: UUID, *, by: Caller | None = None) 
     )
     if ended.first() is not None:
         audit.record(session, "token.revoke", by, token.repository_id, revoked=str(token_id), label=token.label)
+
+
+def list_tokens(
+    session: Session, principal_id: UUID, *, after: UUID | None = None, limit: int | None = None
+) -> list[dict[str, Any]]:
+    """A user's tokens, newest first, the ended ones too; `after`: the id of the last one seen."""
+    owner = aliased(Principal)
+    query = (
+        select(Token, owner.name, Repository.slug)
+        .outerjoin(Repository, Repository.repository_id == Token.repository_id)
+        .outerjoin(owner, owner.principal_id == Repository.owner_id)
+        .where(Token.principal_id == principal_id)
+        .order_by(Token.created_at.desc(), Token.token_id.desc())
+        .limit(limit)
+    )
+    if after is not None:
+        last = select(Token.created_at, Token.token_id).where(
+            Token.token_id == after, Token.principal_id == principal_id
+        )
+        query = query.where(tuple_(Token.created_at, Token.token_id) < last.scalar_subquery())
+    return [
+        {
+            "token_id": str(token.token_id),
+            "label": token.label,
+            "scope": Right.named(token.scope),
+            "repository": f"{name}/{slug}" if slug else None,
+            **{field: _moment(getattr(token, field)) for field in TIMES},
+        }
+        for token, name, slug in session.execute(query)
+    ]
+
+
+def _moment(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None
 
 
 def create_repository(
@@ -151,9 +189,25 @@ def grant(session: Session, path: str, name: str, role: str | None, *, by: Calle
     session.flush()
 
 
-def split_path(path: str) -> tuple[str, str]:
-    """OWNER and SLUG of OWNER/SLUG. Raises Invalid."""
+def list_collaborators(
+    session: Session, repository_id: UUID, *, after: str | None = None, limit: int | None = None
+) -> list[tuple[str, str]]:
+    """(name, role) of those who have a role in the repository, by name; `after`: the last name seen."""
+    query = (
+        select(Principal.name, Membership.role)
+        .join(Principal, Principal.principal_id == Membership.principal_id)
+        .where(Membership.repository_id == repository_id)
+        .order_by(Principal.name)
+        .limit(limit)
+    )
+    if after is not None:
+        query = query.where(Principal.name > after.replace("\0", ""))
+    return [(name, role) for name, role in session.execute(query)]
+
+
+def split_path(path: str, field: str = "repository") -> tuple[str, str]:
+    """OWNER and SLUG of OWNER/SLUG. Raises Invalid naming `field`."""
     owner, slash, slug = path.partition("/")
     if not slash or not is_path(owner, slug):
-        raise Invalid("repository", "must be OWNER/SLUG in lower-case letters, digits, dots, hyphens and underscores.")
+        raise Invalid(field, "must be OWNER/SLUG in lower-case letters, digits, dots, hyphens and underscores.")
     return owner, slug

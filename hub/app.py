@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Flask, Response
 from sqlalchemy.orm import sessionmaker
 
-from hub.api import account, repositories
+from hub.api import account, collaborators, repositories
 from hub.models.base import db, driver_url
 from hub.services import Services, s3_settings
 from hub.settings import Settings, environment, from_env
@@ -40,7 +40,16 @@ def create_app(settings: Settings | None = None, *, archive: Store | None = None
         cache=cache or open_store(s3_settings(settings), role="cache"),
     )
     app.extensions["packhouse"] = Hub(services, Work(services))
-    for blueprint in (muse.wire, mpack.wire, releases.wire, transfer.wire, account.api, repositories.api, web):
+    for blueprint in (
+        muse.wire,
+        mpack.wire,
+        releases.wire,
+        transfer.wire,
+        account.api,
+        repositories.api,
+        collaborators.api,
+        web,
+    ):
         app.register_blueprint(blueprint)
     app.add_url_rule("/health", view_func=health)
     errors.register(app)

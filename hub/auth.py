@@ -39,6 +39,10 @@ class Right(IntEnum):
         return cls[name.upper()]
 
 
+ROLES = ("read", "write", "admin")
+"""The names of the rights, in the tables, the API and the command line; each includes those before it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who sent a request, and by which token."""

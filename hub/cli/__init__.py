@@ -20,7 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "migrate": ("hub.cli.migrate:migrate", "Bring the database to the newest schema."),
     "user": ("hub.cli.user:user", "Manage those who may use the hub."),
     "token": ("hub.cli.token:token", "Create and revoke API tokens."),
-    "repo": ("hub.cli.repo:repo", "Create and list repositories."),
+    "repo": ("hub.cli.repo:repo", "Create, list and delete repositories; say who may use them."),
     "push": ("hub.cli.push:push", "Push a directory to a repository."),
     "clone": ("hub.cli.clone:clone", "Clone a repository into a directory."),
     "pull": ("hub.cli.pull:pull", "Bring the files of a clone to what the hub has; no change of yours is lost."),

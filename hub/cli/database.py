@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import click
 from rich.console import Console
@@ -15,8 +16,10 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.orm import Session
 
-from hub.errors import HubError
+from hub.accounts import split_path
+from hub.errors import HubError, Missing
 from hub.models.base import driver_url
+from hub.models.repository import find_repository
 from hub.settings import SettingsError, environment
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
@@ -43,6 +46,14 @@ def transaction() -> Iterator[Session]:
         fail("The database lacks the hub's tables; run `packhouse migrate`.")
     finally:
         engine.dispose()
+
+
+def repository_at(session: Session, path: str) -> UUID:
+    """The id of the repository OWNER/SLUG. Raises Invalid and Missing."""
+    repository = find_repository(session, *split_path(path))
+    if repository is None:
+        raise Missing(f"There is no repository {path}.")
+    return repository.repository_id
 
 
 def fail(sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""`packhouse repo`: repositories and who may use them."""
+"""`packhouse repo`: repositories, who may use them, and what was done to them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,20 @@ import json
 import click
 from sqlalchemy import select
 
-from hub.accounts import create_repository, grant
-from hub.cli.database import as_json, show, transaction
+from hub.accounts import create_repository
+from hub.audit import read_audit
+from hub.cli.collaborators import collaborators
+from hub.cli.database import as_json, repository_at, show, transaction
 from hub.models import Principal, Repository
+from hub.repositories import delete_repository, restore_repository
 
 
 @click.group()
 def repo() -> None:
-    """Create and list repositories."""
+    """Create, list and delete repositories; say who may use them, and what was done to them."""
+
+
+repo.add_command(collaborators)
 
 
 @repo.command()
@@ -37,6 +43,7 @@ def list_(*, as_json: bool) -> None:
         found = session.execute(
             select(Principal.name, Repository)
             .join(Principal, Principal.principal_id == Repository.owner_id)
+            .where(Repository.deleted_at.is_(None))
             .order_by(Principal.name, Repository.slug)
         )
         rows = [
@@ -51,22 +58,38 @@ def list_(*, as_json: bool) -> None:
     show(rows, as_json=as_json)
 
 
-@repo.command("grant")
+@repo.command()
 @click.argument("path", metavar="OWNER/SLUG")
-@click.argument("name")
-@click.argument("role", type=click.Choice(["read", "write", "admin"]))
-def grant_(path: str, name: str, role: str) -> None:
-    """Give the user NAME a role in OWNER/SLUG, in place of the one they have."""
+def delete(path: str) -> None:
+    """Take OWNER/SLUG away from everybody. It keeps all that was pushed: `packhouse repo restore` brings it back."""
     with transaction() as session:
-        grant(session, path, name, role)
-    click.echo(f"{name} may {role} in {path}.")
+        delete_repository(session, repository_at(session, path))
+    click.echo(f"Repository {path} is deleted. To have it back: packhouse repo restore {path}")
 
 
 @repo.command()
 @click.argument("path", metavar="OWNER/SLUG")
-@click.argument("name")
-def revoke(path: str, name: str) -> None:
-    """Take away the role of the user NAME in OWNER/SLUG."""
+def restore(path: str) -> None:
+    """Bring back the repository that was deleted last at OWNER/SLUG."""
     with transaction() as session:
-        grant(session, path, name, None)
-    click.echo(f"{name} has no role in {path} any more.")
+        restore_repository(session, path)
+    click.echo(f"Repository {path} is back.")
+
+
+@repo.command()
+@click.argument("path", metavar="[OWNER/SLUG]", required=False)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="So many entries.")
+@as_json
+def audit(path: str | None, limit: int, *, as_json: bool) -> None:
+    """Show what was done to OWNER/SLUG, newest first: pushes, roles, visibility. Without it: in the whole hub."""
+    with transaction() as session:
+        page = read_audit(session, repository_at(session, path) if path else None, limit=limit)
+    if as_json:
+        show(page.entries, as_json=True)
+        return
+    rows = []
+    for entry in page.entries:
+        common = {key: entry.pop(key) for key in ("happened_at", "name", "action")}
+        more = " ".join(f"{key}={value}" for key, value in entry.items() if value not in (None, ""))
+        rows.append({**common, "more": more})
+    show(rows, as_json=False)

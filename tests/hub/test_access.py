@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from hub.accounts import create_token, grant, revoke_token
+from hub.auth import Right
 from tests.hub.offers import Unchanged, refused
 from tests.hub.world import MSGPACK, MUSE_ACCEPT, History, World
 
@@ -27,6 +28,7 @@ READS = {
     "POST {}/fetch/mpack": {"want": [], "have": []},
     f"GET {{}}/pushes/{uuid4()}": None,
     "GET {}/releases": None,
+    "GET /api/repositories{}": None,
     "GET /api/repositories{}/commits": None,
 }
 WRITES = {
@@ -40,9 +42,18 @@ WRITES = {
     "DELETE {}/releases/v1.0.0": None,
     "POST {}/push/mpack": {"mpack_key": f"mpacks/{ID}", "branch": "main", "head": ID},
 }
+ADMINS: dict[str, Any] = {
+    "PATCH /api/repositories{}": {},
+    "DELETE /api/repositories{}": None,
+    "GET /api/repositories{}/audit": None,
+    "GET /api/repositories{}/collaborators": None,
+    "PUT /api/repositories{}/collaborators/nobody": {"role": "owner"},
+    "DELETE /api/repositories{}/collaborators/nobody": None,
+}
 """Every route of a repository, by the right that it needs; {} is the repository's path."""
+ALL = READS | WRITES | ADMINS
 FINE = {200, 422, "unknown"}
-"""The answers of those who may ask; there is neither the push nor the commit that they ask for."""
+"""The answers of those who may ask; there is neither the push, the commit nor the user that they ask for."""
 
 
 @pytest.fixture
@@ -67,7 +78,7 @@ def ask(world: World, base: str, route: str, data: Any, token: str | None, *, mu
     headers = world.headers(token) | ({"Accept": MUSE_ACCEPT} if muse else {})
     body: dict[str, Any] = {}
     if data is not None:
-        body = {"data": msgpack.packb(data), "content_type": MSGPACK}
+        body = {"json": data} if "/api/" in path else {"data": msgpack.packb(data), "content_type": MSGPACK}
     return world.client.open(path.format(base), method=method, headers=headers, **body)
 
 
@@ -80,7 +91,7 @@ def statuses(world: World, base: str, routes: dict[str, Any], token: str | None)
             assert not 300 <= answer.status_code < 400
             if answer.status_code in (401, 403, 404):
                 refused(answer, answer.status_code)
-            unknown = answer.status_code == 404 and b"in this repository" in answer.data
+            unknown = answer.status_code == 404 and any(word in answer.data for word in (b"in this repo", b"no user"))
             found.add("unknown" if unknown else answer.status_code)
     return found
 
@@ -89,18 +100,18 @@ def statuses(world: World, base: str, routes: dict[str, Any], token: str | None)
 def test_token_that_names_nobody_is_refused_everywhere(world: World, callers: dict[str, str | None], name: str) -> None:
     with Unchanged(world):
         for base in ("/alice/data", "/alice/secret", "/alice/nothing"):
-            assert statuses(world, base, READS | WRITES, callers[name]) == {401}
+            assert statuses(world, base, ALL, callers[name]) == {401}
 
 
 @pytest.mark.parametrize("name", ["stranger", "nobody"])
 def test_private_repository_is_not_there_for_strangers(world: World, callers: dict[str, str | None], name: str) -> None:
     with Unchanged(world):
         for base in ("/alice/secret", "/alice/nothing", "/nobody/data"):
-            assert statuses(world, base, READS | WRITES, callers[name]) == {404}
+            assert statuses(world, base, ALL, callers[name]) == {404}
 
 
 def test_private_repository_sounds_like_one_that_does_not_exist(world: World, callers: dict[str, str | None]) -> None:
-    for route, data in (READS | WRITES).items():
+    for route, data in ALL.items():
         for muse in (True, False):
             there, away = (
                 ask(world, f"/alice/{slug}", route, data, callers["stranger"], muse=muse)
@@ -112,9 +123,9 @@ def test_private_repository_sounds_like_one_that_does_not_exist(world: World, ca
 
 def test_public_repository_may_be_read_by_all_and_written_by_few(world: World, callers: dict[str, str | None]) -> None:
     with Unchanged(world):
-        assert statuses(world, "/alice/data", WRITES, callers["nobody"]) == {401}
-        assert statuses(world, "/alice/data", WRITES, callers["stranger"]) == {403}
-        assert statuses(world, "/alice/data", WRITES, callers["reader"]) == {403}
+        assert statuses(world, "/alice/data", WRITES | ADMINS, callers["nobody"]) == {401}
+        assert statuses(world, "/alice/data", WRITES | ADMINS, callers["stranger"]) == {403}
+        assert statuses(world, "/alice/data", WRITES | ADMINS, callers["reader"]) == {403}
         for name in ("nobody", "stranger", "reader"):
             assert statuses(world, "/alice/data", READS, callers[name]) <= FINE
 
@@ -125,26 +136,77 @@ def test_those_with_the_right_may_write(world: World, callers: dict[str, str | N
     assert statuses(world, base, READS | WRITES, callers[name]) <= FINE
 
 
+@pytest.mark.parametrize("base", ["/alice/data", "/alice/secret"])
+@pytest.mark.parametrize("name", ["steward", "owner", "root", "writer"])
+def test_those_with_the_right_may_administer(
+    world: World, callers: dict[str, str | None], base: str, name: str
+) -> None:
+    calls = {route: data for route, data in ADMINS.items() if not route.startswith("DELETE /api/repositories{}")}
+    assert statuses(world, base, calls, callers[name]) <= (FINE if name != "writer" else {403})
+    deleted = {route: data for route, data in ADMINS.items() if route == "DELETE /api/repositories{}"}
+    # The second of the two calls finds it gone.
+    assert statuses(world, base, deleted, callers[name]) == ({200, 404} if name != "writer" else {403})
+
+
 def test_reader_of_a_private_repository_may_not_write(world: World, callers: dict[str, str | None]) -> None:
     with Unchanged(world):
         assert statuses(world, "/alice/secret", READS, callers["reader"]) <= FINE
-        assert statuses(world, "/alice/secret", WRITES, callers["reader"]) == {403}
+        assert statuses(world, "/alice/secret", WRITES | ADMINS, callers["reader"]) == {403}
 
 
 def test_role_in_one_repository_is_none_in_another(world: World, callers: dict[str, str | None]) -> None:
     world.repository("root/other", private=True)
     for name in ("writer", "steward", "owner"):
-        assert statuses(world, "/root/other", READS | WRITES, callers[name]) == {404}
+        assert statuses(world, "/root/other", ALL, callers[name]) == {404}
+
+
+@pytest.mark.usefixtures("callers")
+class TestScope:
+    """A token gives no more than its scope, whatever its user may do, and that in its own repository only."""
+
+    @pytest.fixture
+    def token(self, world: World) -> Callable[..., str]:
+        def make(name: str, **options: Any) -> str:
+            with world.hub.services.sessions.begin() as session:
+                return create_token(session, name, **options)[1]
+
+        return make
+
+    @pytest.mark.parametrize("name", ["alice", "root"])
+    @pytest.mark.parametrize("base", ["/alice/data", "/alice/secret"])
+    def test_scope_is_the_most_that_a_token_may(
+        self, world: World, token: Callable[..., str], name: str, base: str
+    ) -> None:
+        reading = token(name, scope=Right.READ)
+        with Unchanged(world):
+            assert statuses(world, base, READS, reading) <= FINE
+            assert statuses(world, base, WRITES | ADMINS, reading) == {403}
+        writing = token(name, scope=Right.WRITE)
+        assert statuses(world, base, READS | WRITES, writing) <= FINE
+        assert statuses(world, base, ADMINS, writing) == {403}
+
+    def test_scope_gives_no_right_that_the_user_has_not(self, world: World, token: Callable[..., str]) -> None:
+        assert statuses(world, "/alice/secret", ALL, token("stranger", scope=Right.ADMIN)) == {404}
+        assert statuses(world, "/alice/secret", WRITES | ADMINS, token("reader", scope=Right.ADMIN)) == {403}
+
+    def test_token_of_one_repository_is_none_in_another(self, world: World, token: Callable[..., str]) -> None:
+        only = token("alice", repository_id=world.repository_id)
+        assert statuses(world, "/alice/data", READS | WRITES, only) <= FINE
+        with Unchanged(world):
+            assert statuses(world, "/alice/secret", ALL, only) == {404}
+        world.repository("root/open")
+        assert statuses(world, "/root/open", READS, only) <= FINE
+        assert statuses(world, "/root/open", WRITES | ADMINS, only) == {403}
 
 
 def shape(route: str) -> str:
     """The route without the id of a push, the tag of a release and the like."""
-    return re.sub(r"/(pushes|releases)/.*", r"/\1/…", route)
+    return re.sub(r"/(pushes|releases|collaborators)/.*", r"/\1/…", route)
 
 
 def test_every_route_of_a_repository_is_covered(world: World) -> None:
     """A route that is added must be added above."""
-    known = {shape(item) for item in READS | WRITES}
+    known = {shape(item) for item in ALL}
     rules = {
         shape(f"{method} {rule.rule.replace('/<owner>/<slug>', '{}')}")
         for rule in world.app.url_map.iter_rules()

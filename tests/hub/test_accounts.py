@@ -146,7 +146,7 @@ class TestCommands:
 
     def test_token_expires_after_the_days_given(self, run: Run) -> None:
         run("user", "create", "alice")
-        made = json.loads(run("token", "create", "alice", "--days", "2", "--json").stdout)
+        made = json.loads(run("token", "create", "alice", "--expires", "2d", "--json").stdout)
         left = datetime.fromisoformat(made["expires_at"]) - datetime.now(UTC)
         assert left.days == 1
 
@@ -156,14 +156,50 @@ class TestCommands:
         assert run("token", "revoke", made["token_id"]).exit_code == 0
         with pytest.raises(Unauthenticated):
             authenticate(session, f"Bearer {made['token']}")
-        assert json.loads(run("token", "list", "alice", "--json").stdout)[0]["revoked"] is not None
+        assert json.loads(run("token", "list", "alice", "--json").stdout)[0]["revoked_at"] is not None
 
-    def test_roles_are_granted_and_revoked(self, run: Run) -> None:
+    def test_token_has_the_scope_and_repository_given(self, run: Run) -> None:
+        run("user", "create", "alice")
+        run("repo", "create", "alice/data")
+        run("token", "create", "alice")
+        run(*["token", "create", "alice", "--scope", "read", "--repo", "alice/data", "--label", "ci"])
+        rows = json.loads(run("token", "list", "alice", "--json").stdout)
+        assert [(row["label"], row["scope"], row["repository"]) for row in rows] == [
+            ("ci", "read", "alice/data"), ("", "write", None)
+        ]  # fmt: skip
+
+    def test_collaborators_are_set_listed_and_removed(self, run: Run) -> None:
         for words in ("user create alice", "user create bob", "repo create alice/data"):
             run(*words.split())
-        assert "bob may write in alice/data" in run("repo", "grant", "alice/data", "bob", "write").stdout
-        assert run("repo", "revoke", "alice/data", "bob").exit_code == 0
-        assert run("repo", "revoke", "alice/data", "bob").exit_code == 1
+        run(*["repo", "collaborators", "set", "alice/data", "bob", "read"])
+        assert "bob may write in" in run(*["repo", "collaborators", "set", "alice/data", "bob", "write"]).stdout
+        listed = run(*["repo", "collaborators", "list", "alice/data", "--json"])
+        assert json.loads(listed.stdout) == [{"name": "bob", "role": "write"}]
+        assert run(*["repo", "collaborators", "remove", "alice/data", "bob"]).exit_code == 0
+        assert run(*["repo", "collaborators", "remove", "alice/data", "bob"]).exit_code == 1
+
+    def test_deleted_repository_comes_back_unless_its_name_is_taken(self, run: Run) -> None:
+        run("user", "create", "alice")
+        run("repo", "create", "alice/data")
+        assert "repo restore alice/data" in run("repo", "delete", "alice/data").stdout
+        assert json.loads(run("repo", "list", "--json").stdout) == []
+        assert run("repo", "delete", "alice/data").exit_code == 1
+        assert run("repo", "create", "alice/data", "--private").exit_code == 0
+        assert "another repository" in run("repo", "restore", "alice/data").stderr
+        run("repo", "delete", "alice/data")
+        assert run("repo", "restore", "alice/data").exit_code == 0
+        assert json.loads(run("repo", "list", "--json").stdout)[0]["visibility"] == "private"
+
+    def test_audit_shows_what_was_done_to_one_repository_or_to_all(self, run: Run) -> None:
+        for words in ("user create alice", "repo create alice/data", "repo create alice/other", "token create alice"):
+            run(*words.split())
+        entries = json.loads(run("repo", "audit", "alice/data", "--json").stdout)
+        assert [(item["action"], item["name"], item["path"]) for item in entries] == [
+            ("repository.create", "operator", "alice/data")
+        ]  # fmt: skip
+        assert len(json.loads(run("repo", "audit", "--json").stdout)) == 3
+        assert len(json.loads(run("repo", "audit", "--json", "--limit", "2").stdout)) == 2
+        assert "repository.create" in run("repo", "audit", "alice/data").stdout
 
     @pytest.mark.parametrize(
         ("words", "sentence"),
@@ -176,8 +212,8 @@ class TestCommands:
             ("repo create alice", "OWNER/SLUG"),
             ("repo create nobody/data", "no user nobody"),
             ("repo create alice/data", "already"),
-            ("repo grant alice/none alice read", "no repository"),
-            ("repo grant alice/data nobody read", "no user nobody"),
+            ("repo collaborators set alice/none bob read", "no repository"),
+            ("repo collaborators set alice/data nobody read", "no user nobody"),
         ],
     )
     def test_refusal_is_one_sentence_and_status_1(self, run: Run, words: str, sentence: str) -> None:
@@ -191,7 +227,16 @@ class TestCommands:
         assert result.stdout == ""
 
     @pytest.mark.parametrize(
-        "words", ["token create alice --days 0", "token revoke x", "repo grant a/b c own", "user", "user create"]
+        "words",
+        [
+            "token create alice --expires 0d",
+            "token create alice --expires 2w",
+            "token create alice --scope own",
+            "token revoke x",
+            "repo collaborators set a/b c own",
+            "user",
+            "user create",
+        ],
     )
     def test_wrong_usage_is_status_2(self, run: Run, words: str) -> None:
         assert run(*words.split()).exit_code == 2

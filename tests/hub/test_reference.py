@@ -12,7 +12,10 @@ from tests.hub.world import World
 pytestmark = pytest.mark.integration
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
-PARAMETERS = {"<owner>": "OWNER", "<slug>": "SLUG", "<uuid:push_id>": "ID", "<tag>": "TAG"}
+PARAMETERS = {
+    "<owner>": "OWNER", "<slug>": "SLUG", "<uuid:push_id>": "ID", "<uuid:token_id>": "ID", "<tag>": "TAG",
+    "<name>": "NAME",
+}  # fmt: skip
 
 
 def as_documented(rule: str) -> str:
