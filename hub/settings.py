@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 MIB = 1024 * 1024
 
@@ -92,6 +93,15 @@ BOOLEANS = {"1": True, "true": True, "yes": True, "0": False, "false": False, "n
 def environment() -> dict[str, str]:
     """Return a copy of the environment, for `from_env` and for programs that are started."""
     return dict(os.environ)
+
+
+def config_home(environ: Mapping[str, str]) -> Path:
+    """Where a user's configuration lies: XDG_CONFIG_HOME, else `.config` in the home directory.
+
+    The rule is that of the XDG Base Directory Specification, which ignores a relative path.
+    """
+    named = environ.get("XDG_CONFIG_HOME", "")
+    return Path(named) if named.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config"
 
 
 def _value(variable: str, text: str, kind: object) -> str | int | bool:

@@ -2,44 +2,74 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
 from hub.client import workdir
+from hub.client.address import Hub, parse_address
+from hub.client.credentials import Credentials
 from hub.client.errors import ClientError, printable
 from hub.client.patience import Timing
 from hub.client.progress import Progress, open_progress
 from hub.client.transport import Remote
 from hub.client.tree import Skipped
+from hub.settings import config_home, environment
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 SHOWN_SKIPPED = 10
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a command may send: the token of the environment, else the one of `packhouse login`."""
+
+    token: str | None = field(repr=False)
+    insecure: bool
+
+    def token_for(self, hub: Hub) -> str | None:
+        """Return the token to send to `hub`, None without one. Raises BadInput for a damaged file of tokens."""
+        return self.token or credentials().find(hub.authority)
+
+
+def credentials() -> Credentials:
+    """Return the tokens of the user who runs the command."""
+    return Credentials(config_home(environment()) / "packhouse" / "credentials")
+
+
 def client_options(command: Command) -> Command:
-    """Add `--json`, `--quiet` and the token, which comes from the environment, out of sight of `ps`."""
+    """Add `--json`, `--quiet`, and what becomes `access`: the token is in the environment, out of sight of `ps`."""
+
+    @functools.wraps(command)
+    def with_access(*arguments: Any, token: str | None, insecure: bool, **options: Any) -> Any:
+        return command(*arguments, access=Access(token, insecure), **options)
+
+    decorated: Any = with_access
     for option in (
         click.option("--token", envvar="PACKHOUSE_TOKEN", hidden=True),
+        click.option("--insecure", is_flag=True, help="Send the token over plain http, too."),
         click.option("-q", "--quiet", is_flag=True, help="Show errors only."),
         click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object."),
     ):
-        command = option(command)
-    return command
+        decorated = option(decorated)
+    return cast("Command", decorated)
 
 
 @contextmanager
 def connected(
-    url: str, token: str | None, *, loud: bool, wait_seconds: float = Timing().wait_seconds
+    url: str, access: Access, *, loud: bool, wait_seconds: float = Timing().wait_seconds
 ) -> Iterator[tuple[Remote, Progress]]:
     """Open the repository at `url`, with bars on the terminal unless they are not wanted."""
+    token, timing = access.token_for(parse_address(url)), Timing(wait_seconds=wait_seconds)
     with (
         open_progress(quiet=not loud) as progress,
-        Remote(url, token, timing=Timing(wait_seconds=wait_seconds), progress=progress) as remote,
+        Remote(url, token, timing=timing, progress=progress, insecure=access.insecure) as remote,
     ):
         yield remote, progress
 

@@ -8,8 +8,10 @@ from typing import Any
 import click
 
 from hub.cli.client_options import (
+    Access,
     bytes_text,
     client_options,
+    connected,
     count_text,
     reported,
     skipped_list,
@@ -17,9 +19,6 @@ from hub.cli.client_options import (
 )
 from hub.client.cloning import CloneResult
 from hub.client.cloning import clone as clone_repository
-from hub.client.patience import Timing
-from hub.client.progress import open_progress
-from hub.client.transport import Remote
 
 
 @click.command()
@@ -38,24 +37,20 @@ from hub.client.transport import Remote
 )
 @client_options
 def clone(
-    url: str, directory: Path | None, branch: str | None, wait_seconds: float, token: str | None,
+    url: str, directory: Path | None, branch: str | None, wait_seconds: float, access: Access,
     *, force: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Clone the repository at URL into DIR, by default a new directory named like the repository.
 
     Every object, snapshot and commit is verified before a file is written. The token for a private repository
-    is read from the environment variable PACKHOUSE_TOKEN.
+    is the one of `packhouse login`, or the environment variable PACKHOUSE_TOKEN.
 
     Exit codes: 0 done; 1 refused by the server, or a conflict with what is in DIR; 2 wrong usage; 3 the hub
     cannot be reached; 4 the bytes received are wrong.
     """
     loud = not quiet and not as_json
-    timing = Timing(wait_seconds=wait_seconds)
     with reported(as_json=as_json) as document:
-        with (
-            open_progress(quiet=not loud) as progress,
-            Remote(url, token, timing=timing, progress=progress) as remote,
-        ):
+        with connected(url, access, loud=loud, wait_seconds=wait_seconds) as (remote, progress):
             target = directory or Path(remote.slug)
             result = clone_repository(remote, target, progress, branch=branch, force=force)
         document.update(_document(result))

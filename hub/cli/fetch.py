@@ -7,7 +7,15 @@ from pathlib import Path
 
 import click
 
-from hub.cli.client_options import bytes_text, client_options, connected, count_text, reported, working_directory
+from hub.cli.client_options import (
+    Access,
+    bytes_text,
+    client_options,
+    connected,
+    count_text,
+    reported,
+    working_directory,
+)
 from hub.client import workdir
 from hub.client.errors import printable
 from hub.client.fetching import FetchResult
@@ -17,7 +25,7 @@ from hub.client.fetching import fetch as fetch_branches
 @click.command()
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
 @client_options
-def fetch(directory: Path, token: str | None, *, as_json: bool, quiet: bool) -> None:
+def fetch(directory: Path, access: Access, *, as_json: bool, quiet: bool) -> None:
     """Bring the branches' new commits from the hub that DIR was cloned from or pushed to.
 
     They are kept in .packhouse, where `packhouse log --branch` shows them and `packhouse pull` takes them from.
@@ -30,7 +38,7 @@ def fetch(directory: Path, token: str | None, *, as_json: bool, quiet: bool) -> 
     with reported(as_json=as_json) as document:
         root = working_directory(directory)
         url = workdir.opened(root).url
-        with workdir.locked(root), connected(url, token, loud=loud) as (remote, progress):
+        with workdir.locked(root), connected(url, access, loud=loud) as (remote, progress):
             result = fetch_branches(remote, root, progress)
         document.update(asdict(result))
         if loud:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hub.cli.client_options import client_options, connected, reported, working_directory
+from hub.cli.client_options import Access, client_options, connected, reported, working_directory
 from hub.client.api_answers import LogEntry
 from hub.client.errors import printable
 from hub.client.log import Log, local_log, remote_log
@@ -18,7 +18,7 @@ from hub.client.log import Log, local_log, remote_log
 @click.option("--branch", help="The branch; by default that of the directory, or the repository's own.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many commits at most.")
 @client_options
-def log(place: str, branch: str | None, limit: int, token: str | None, *, as_json: bool, quiet: bool) -> None:
+def log(place: str, branch: str | None, limit: int, access: Access, *, as_json: bool, quiet: bool) -> None:
     """Show the newest commits of a branch.
 
     For a directory that was cloned or pushed, nothing is asked of the hub: what is shown is the history of its
@@ -29,7 +29,7 @@ def log(place: str, branch: str | None, limit: int, token: str | None, *, as_jso
     loud = not quiet and not as_json
     with reported(as_json=as_json) as document:
         if "://" in place:
-            with connected(place, token, loud=loud) as (remote, _):
+            with connected(place, access, loud=loud) as (remote, _):
                 found = remote_log(remote, branch, limit)
         else:
             found = local_log(working_directory(Path(place)), branch, limit)

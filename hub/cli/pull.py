@@ -7,7 +7,15 @@ from pathlib import Path
 
 import click
 
-from hub.cli.client_options import bytes_text, client_options, connected, count_text, reported, working_directory
+from hub.cli.client_options import (
+    Access,
+    bytes_text,
+    client_options,
+    connected,
+    count_text,
+    reported,
+    working_directory,
+)
 from hub.client import workdir
 from hub.client.errors import printable
 from hub.client.pulling import PullResult
@@ -18,7 +26,7 @@ from hub.client.pulling import pull as pull_branch
 @click.argument("directory", metavar="[DIR]", default=".", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Follow a branch that was replaced; no change of yours is overwritten.")
 @client_options
-def pull(directory: Path, token: str | None, *, force: bool, as_json: bool, quiet: bool) -> None:
+def pull(directory: Path, access: Access, *, force: bool, as_json: bool, quiet: bool) -> None:
     """Bring the files of DIR to the newest commit of its branch.
 
     Only what is new is fetched. A file that was changed, added or deleted here and that the update would touch
@@ -32,7 +40,7 @@ def pull(directory: Path, token: str | None, *, force: bool, as_json: bool, quie
     with reported(as_json=as_json) as document:
         root = working_directory(directory)
         url = workdir.opened(root).url
-        with workdir.locked(root), connected(url, token, loud=loud) as (remote, progress):
+        with workdir.locked(root), connected(url, access, loud=loud) as (remote, progress):
             result = pull_branch(remote, root, progress, force=force)
         document.update(asdict(result), up_to_date=result.up_to_date)
         if loud:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from hub.cli.client_options import (
+    Access,
     bytes_text,
     client_options,
     connected,
@@ -36,7 +37,7 @@ from hub.client.pushing import PushResult, Wish, push_directory
 @click.option("--wait/--no-wait", default=False, help="Wait until clones can have the push, at most 300 s.")
 @client_options
 def push(
-    places: tuple[str, ...], message: str | None, branch: str | None, author: str, token: str | None,
+    places: tuple[str, ...], message: str | None, branch: str | None, author: str, access: Access,
     *, force: bool, allow_empty: bool, no_ignore: bool, plain: bool, wait: bool, as_json: bool, quiet: bool,
 ) -> None:  # fmt: skip
     """Push the files of DIR to the repository at URL.
@@ -56,19 +57,19 @@ def push(
         if not plain and MuseStore.is_at(directory):
             if message is not None:
                 raise BadInput("A Muse working copy brings its own commits: leave -m out, or add --plain.")
-            with connected(url, token, loud=loud) as (remote, progress):
+            with connected(url, access, loud=loud) as (remote, progress):
                 result = push_muse(remote, directory, progress, branch=branch, force=force)
         else:
             if message is None:
                 raise click.UsageError("Missing option «-m»: say what the commit is about.")
             wish = Wish(directory, message, branch, author, force=force, allow_empty=allow_empty, rules=not no_ignore)
-            with connected(url, token, loud=loud) as (remote, progress):
+            with connected(url, access, loud=loud) as (remote, progress):
                 result = push_directory(remote, wish, progress)
         document.update(_document(result))
         if loud:
             _say(result)
         if wait and result.push_id is not None:
-            with connected(url, token, loud=loud) as (remote, progress):
+            with connected(url, access, loud=loud) as (remote, progress):
                 document["status"] = await_prebuilt(remote, result.push_id, progress).status
             if loud:
                 click.echo("Clones can have it now.")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import click
 from sqlalchemy import select
 
 from hub.accounts import create_repository
 from hub.audit import read_audit
+from hub.cli.client_options import Access, client_options, reported
 from hub.cli.collaborators import collaborators
 from hub.cli.database import as_json, repository_at, show, transaction
+from hub.client.address import parse_address
+from hub.client.api import Api
 from hub.models import Principal, Repository
 from hub.repositories import delete_repository, restore_repository
 
@@ -24,15 +28,37 @@ repo.add_command(collaborators)
 
 
 @repo.command()
-@click.argument("path", metavar="OWNER/SLUG")
+@click.argument("place", metavar="OWNER/SLUG|URL")
 @click.option("--private", is_flag=True, help="Only its owner and those with a role may read it.")
-@as_json
-def create(path: str, *, private: bool, as_json: bool) -> None:
-    """Create the empty repository OWNER/SLUG. Everybody may read it, unless it is private."""
-    with transaction() as session:
-        repository = create_repository(session, path, private=private)
-    made = {"path": path, "repository_id": str(repository.repository_id), "visibility": repository.visibility}
-    click.echo(json.dumps(made) if as_json else f"Repository {path} created ({repository.visibility}).")
+@click.option("--default-branch", help="The branch that clones get; by default the first one pushed.")
+@click.option("--domain", help="What kind of content it holds, for the Muse client; by default «code».")
+@client_options
+def create(
+    place: str, access: Access, default_branch: str | None, domain: str | None,
+    *, private: bool, as_json: bool, quiet: bool,
+) -> None:  # fmt: skip
+    """Create an empty repository. Everybody may read it, unless it is private.
+
+    A URL, https://HUB/OWNER/SLUG, is asked of that hub, with the token of `packhouse login` or PACKHOUSE_TOKEN.
+    OWNER/SLUG is for the operator, who has the hub's DATABASE_URL.
+    """
+    visibility = "private" if private else "public"
+    if "://" not in place:
+        with transaction() as session:
+            repository = create_repository(
+                session, place, private=private, default_branch=default_branch, domain=domain or "code"
+            )
+        made = {"path": place, "repository_id": str(repository.repository_id), "visibility": visibility}
+        if as_json:
+            click.echo(json.dumps(made))
+    else:
+        with reported(as_json=as_json) as document:
+            address = parse_address(place)
+            with Api(address, access.token_for(address), insecure=access.insecure) as api:
+                info = api.create_repository(address, visibility, default_branch=default_branch, domain=domain)
+            document.update(asdict(info))
+    if not as_json and not quiet:
+        click.echo(f"Repository {place} created ({visibility}).")
 
 
 @repo.command("list")

@@ -8,71 +8,104 @@ from urllib.parse import urlsplit
 
 from hub.client.errors import BadInput, Unreachable, printable
 
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """`scheme://host[:port]/OWNER/SLUG`, without a trailing slash."""
+class Hub:
+    """A hub, `scheme://host[:port]`. `port` is None where the address names none."""
 
-    url: str
     scheme: str
     host: str
-    owner: str
-    slug: str
+    port: int | None
 
     @property
     def origin(self) -> str:
-        """The hub: `scheme://host[:port]`."""
-        return self.url.removesuffix(f"/{self.owner}/{self.slug}")
+        """The hub's own address, without a trailing slash."""
+        return f"{self.scheme}://{self._named}" + (f":{self.port}" if self.port is not None else "")
+
+    @property
+    def authority(self) -> str:
+        """`host[:port]`, the port only where it is not that of the scheme: what a token belongs to."""
+        usual = self.port in {None, DEFAULT_PORTS[self.scheme]}
+        return self._named if usual else f"{self._named}:{self.port}"
 
     @property
     def is_private_line(self) -> bool:
         """Whether nobody on the way can read along: https, or this very machine."""
         return self.scheme == "https" or is_loopback(self.host)
 
+    @property
+    def _named(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+
+@dataclass(frozen=True, slots=True)
+class Address(Hub):
+    """A repository of a hub, `scheme://host[:port]/OWNER/SLUG`."""
+
+    owner: str
+    slug: str
+
+    @property
+    def url(self) -> str:
+        """The address in one spelling, without a trailing slash."""
+        return f"{self.origin}/{self.owner}/{self.slug}"
+
 
 def parse_address(url: str) -> Address:
     """Read a repository's address. Raises BadInput that says what an address looks like."""
     shape = "a repository's address looks like https://hub.example.org/OWNER/REPOSITORY"
+    hub, path = _parse(url, shape)
+    segments = path.split("/")
+    if len(segments) != 2 or not all(segments) or any(segment in {".", ".."} for segment in segments):
+        raise BadInput(f"The address must end in OWNER/REPOSITORY: {shape}.")
+    return Address(hub.scheme, hub.host, hub.port, *segments)
+
+
+def parse_hub(url: str) -> Hub:
+    """Read the address of a hub, or of anything on it. Raises BadInput that says what an address looks like."""
+    return _parse(url, "a hub's address looks like https://hub.example.org")[0]
+
+
+def _parse(url: str, shape: str) -> tuple[Hub, str]:
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError:
         raise BadInput(f"The address cannot be read: {shape}.") from None
-    if parts.scheme not in {"http", "https"} or not host:
+    if parts.scheme not in DEFAULT_PORTS or not host:
         raise BadInput(f"The address must begin with http:// or https:// and name a host: {shape}.")
     if parts.username is not None or parts.password is not None:
-        raise BadInput("The address must not hold a user name or password; put the token in PACKHOUSE_TOKEN.")
+        raise BadInput("The address must not hold a user name or password; use `packhouse login` or PACKHOUSE_TOKEN.")
     if parts.query or parts.fragment:
         raise BadInput(f"The address must not hold «?» or «#»: {shape}.")
-    segments = parts.path.strip("/").split("/")
-    if len(segments) != 2 or not all(segments) or any(segment in {".", ".."} for segment in segments):
-        raise BadInput(f"The address must end in OWNER/REPOSITORY: {shape}.")
     if not url.isascii() or any(character.isspace() or not character.isprintable() for character in url):
         raise BadInput(f"The address must be plain ASCII without spaces: {shape}.")
-    named = f"[{host}]" if ":" in host else host
-    origin = f"{parts.scheme}://{named}" + (f":{port}" if port is not None else "")
-    owner, slug = segments
-    return Address(f"{origin}/{owner}/{slug}", parts.scheme, host, owner, slug)
+    return Hub(parts.scheme, host, port), parts.path.strip("/")
 
 
-def check_token(address: Address, token: str | None) -> str | None:
+def check_token(hub: Hub, token: str | None, *, insecure: bool = False) -> str | None:
     """Return the token to send, None for an empty one.
 
-    Raises BadInput for a token that is no header value, or that would travel readable over the network.
+    Raises BadInput for a token that is no header value, or that would travel readable over the network, unless
+    `insecure` allows just that.
     """
     if not token:
         return None
     if not token.isascii() or any(not "!" <= character <= "~" for character in token):
-        raise BadInput("The token in PACKHOUSE_TOKEN has a space or a control character in it; copy it again.")
-    if not address.is_private_line:
         raise BadInput(
-            f"The token is not sent to {printable(address.host)} over plain http, where others can read it; "
-            "use https:// (or unset PACKHOUSE_TOKEN for a public repository)."
+            "The token, of PACKHOUSE_TOKEN or `packhouse login`, has a space or a control character: copy it again."
+        )
+    if not hub.is_private_line and not insecure:
+        raise BadInput(
+            f"The token is not sent to {printable(hub.host)} over plain http, where others can read it; "
+            "use https://, or --insecure where nobody else is on the line."
         )
     return token
 
 
-def check_link(address: Address, url: str) -> str:
+def check_link(address: Hub, url: str) -> str:
     """Return `url`, where the hub says that bytes are to be sent to or fetched from.
 
     Raises Unreachable when it is no http(s) URL, or leads from an https hub to plain http.

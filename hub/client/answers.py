@@ -90,16 +90,16 @@ def refusal(status: int, content_type: str, body: bytes, retry_after: float | No
     said = sentence or "The server gave no reason."
     if status == 503 and code == "MPACK_NOT_READY":
         return NotReady(said, retry_after=retry_after, why=_why(fields.get("why")))
-    advice = ADVICE.get(status)
+    advice = ADVICE.get(code) or ADVICE.get(status)
     full = f"{said} (HTTP {status})" + (f" {advice}" if advice else "")
     return Refused(status, code, full, retry_after=retry_after)
 
 
-ADVICE = {
-    401: "Set PACKHOUSE_TOKEN to a valid token.",
+ADVICE: dict[int | str, str] = {
+    401: "Log in with `packhouse login`, or set PACKHOUSE_TOKEN to a valid token.",
     403: "Ask the repository's owner for the right to do this.",
     404: "Check the address; a private repository needs a token that may read it.",
-    409: "The branch has other commits than expected: `packhouse pull` brings them, --force replaces them.",
+    "DIVERGED": "The branch has other commits than expected: `packhouse pull` brings them, --force replaces them.",
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from hub.client.shape import is_id, optional_text, text, unexpected
+from hub.client.shape import is_id, optional_text, required_text, text, unexpected
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +43,63 @@ def _log_entry(item: Mapping[str, Any]) -> LogEntry:
         raise unexpected("commits", "a list of commits with their parents' ids")
     texts = (text(item.get(name)) for name in ("author", "branch", "message", "committed_at"))
     return LogEntry(item["commit_id"], tuple(parents), *texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Whoami:
+    """Whose a token is, and what it is good for."""
+
+    name: str
+    scopes: tuple[str, ...]
+    expires_at: str | None
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryInfo:
+    """A repository as its hub describes it."""
+
+    repo_id: str
+    owner: str
+    name: str
+    visibility: str
+    default_branch: str | None
+    domain: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collaborator:
+    """A user with a role in a repository."""
+
+    name: str
+    role: str
+
+
+def parse_whoami(fields: Mapping[str, Any]) -> Whoami:
+    """Check the answer of `GET /api/whoami`."""
+    scopes = fields.get("scopes")
+    if not isinstance(scopes, list) or not all(isinstance(scope, str) for scope in scopes):
+        raise unexpected("scopes", "a list of texts")
+    return Whoami(
+        required_text(fields, "name"), tuple(scopes), optional_text(fields, "expires_at"), text(fields.get("label"))
+    )
+
+
+def parse_repository(fields: Mapping[str, Any]) -> RepositoryInfo:
+    """Check a repository as the API shows it."""
+    repo_id, owner, name, visibility = (
+        required_text(fields, key) for key in ("repo_id", "owner", "name", "visibility")
+    )
+    return RepositoryInfo(
+        repo_id, owner, name, visibility, optional_text(fields, "default_branch"),
+        text(fields.get("domain")), text(fields.get("url")),
+    )  # fmt: skip
+
+
+def parse_collaborators(fields: Mapping[str, Any]) -> tuple[Collaborator, ...]:
+    """Check the answer of `GET /api/repositories/OWNER/NAME/collaborators`."""
+    value = fields.get("collaborators")
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise unexpected("collaborators", "a list of objects")
+    return tuple(Collaborator(required_text(item, "name"), required_text(item, "role")) for item in value)

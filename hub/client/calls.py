@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from hub.client import answers
-from hub.client.address import Address, check_token
+from hub.client.address import Hub, check_token
 from hub.client.errors import ClientError, NoAnswer, NotReady, Refused
 from hub.client.http import Http
 from hub.client.patience import Patience, Timing
@@ -20,18 +20,24 @@ class Calls:
 
     Every call may raise Refused (the hub's own sentence and status), NotReady (a Refused: the wait was longer
     than `timing` allows) and Unreachable. Calls are repeated after a broken connection, 429, 502, 503 and
-    504, within `timing`. The token goes to `address` only, and into no message.
+    504, within `timing`. The token goes to `hub` only, and into no message.
     """
 
     def __init__(
-        self, address: Address, token: str | None, timing: Timing | None = None, progress: Progress | None = None
+        self,
+        hub: Hub,
+        token: str | None,
+        timing: Timing | None = None,
+        progress: Progress | None = None,
+        *,
+        insecure: bool = False,
     ) -> None:
         """Open nothing yet. Raises BadInput for a token that may not go there."""
-        self.address = address
+        self.hub = hub
         self.timing = timing or Timing()
         self.progress = progress or Silent()
         self.http = Http(self.timing)
-        self._token = check_token(address, token)
+        self._token = check_token(hub, token, insecure=insecure)
 
     def close(self) -> None:
         """Close all connections."""
@@ -55,7 +61,7 @@ class Calls:
         *,
         read_seconds: float | None = None,
     ) -> dict[str, Any]:
-        """Ask `url`, which must lie at the address; return the answer's JSON object."""
+        """Ask `url`, which must lie at the hub; return the answer's JSON object."""
         headers = {"Accept": "application/json"}
         body = None
         if payload is not None:

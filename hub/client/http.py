@@ -91,13 +91,15 @@ class Http:
         read_seconds: float | None = None,
         secret: str | None = None,
     ) -> bytes:
-        """Send a request and return the body of its 200 answer.
+        """Send a request and return the body of its 200 or 201 answer, an empty object for 204.
 
         Raises Refused for any other status; `secret` is cut out of whatever the server says.
         """
         with self.open(method, url, headers=headers, body=body, read_seconds=read_seconds) as response:
-            if response.status != 200:
+            if response.status not in {200, 201, 204}:
                 raise read_refusal(response, secret)
+            if response.status == 204:
+                return b"{}"
             return _read_bounded(response, ANSWER_BYTES_MAX)
 
 

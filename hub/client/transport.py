@@ -41,19 +41,24 @@ class Remote:
         *,
         timing: Timing | None = None,
         progress: Progress | None = None,
+        insecure: bool = False,
     ) -> None:
-        """Open nothing yet. Raises BadInput for an unusable address or a token that may not go there."""
-        self._calls = Calls(parse_address(url), token, timing, progress)
+        """Open nothing yet. Raises BadInput for an unusable address or a token that may not go there.
+
+        `insecure`: the token may go over plain http to another machine.
+        """
+        self._address = parse_address(url)
+        self._calls = Calls(self._address, token, timing, progress, insecure=insecure)
 
     @property
     def url(self) -> str:
         """The repository's address, without a trailing slash."""
-        return self._calls.address.url
+        return self._address.url
 
     @property
     def slug(self) -> str:
         """The repository's name, the last part of its address."""
-        return self._calls.address.slug
+        return self._address.slug
 
     @property
     def timing(self) -> Timing:
@@ -82,7 +87,7 @@ class Remote:
         """Ask for at most `limit` commits of a branch (None: the default), newest first, from `after` on."""
         asked = {"ref": ref, "limit": limit, "after": after}
         query = urlencode({name: value for name, value in asked.items() if value is not None})
-        address = self._calls.address
+        address = self._address
         url = f"{address.origin}/api/repositories/{address.owner}/{address.slug}/commits?{query}"
         return api_answers.parse_commits(self._calls.call("GET", url))
 
@@ -103,7 +108,7 @@ class Remote:
     def upload(self, upload: UploadLink | PartsToSend, file: IO[bytes], size: int) -> None:
         """Send the pack, or the parts of it. Raises LinkRefused when a link has expired."""
         for link in [upload] if isinstance(upload, UploadLink) else [part.link for part in upload.parts]:
-            check_link(self._calls.address, link.url)
+            check_link(self._address, link.url)
         self._calls.progress.begin("Uploading", size, "bytes")
         if isinstance(upload, UploadLink):
             send_file(self._calls.http, upload, file, size, self._calls.patience(), self._calls.progress)
@@ -148,7 +153,7 @@ class Remote:
         for attempt in range(1, LINKS_MAX + 1):
             if offer.mpack_id is None or offer.url is None:
                 raise VerificationFailed("The hub offers no pack any more; the repository has become empty.")
-            check_link(self._calls.address, offer.url)
+            check_link(self._address, offer.url)
             if download is None or download.mpack_id != offer.mpack_id:
                 path.unlink(missing_ok=True)
                 download = Download(self._calls.http, path, offer.mpack_id, offer.size, self._calls.progress)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from werkzeug.serving import make_server
 
 from hub.cli import packhouse
@@ -430,3 +430,29 @@ def test_commands_push_and_clone(hub: World, url: str, work: Path, tmp_path: Pat
     again = CliRunner().invoke(packhouse, ["clone", url, str(tmp_path / "copy")], env=environ)
     assert again.exit_code == LocalConflict.exit_code
     assert hub.token not in pushed.output + cloned.output + again.output
+
+
+def test_login_then_a_repository_made_filled_and_read(hub: World, url: str, work: Path, tmp_path: Path) -> None:
+    """A user with nothing but a token: no operator, no environment variable."""
+    fresh = url.replace("/alice/data", "/alice/fresh")
+    environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": None, "PACKHOUSE_TOKEN": None}
+
+    def run(*arguments: str, stdin: str | None = None) -> Result:
+        result = CliRunner().invoke(packhouse, list(arguments), env=environ, input=stdin)
+        assert result.exit_code == 0, result.output
+        return result
+
+    assert " as alice " in run("login", url, stdin=f"{hub.token}\n").stdout
+    run("repo", "create", fresh, "--private", "--default-branch", "trunk")
+    run("push", str(work), fresh, "-m", "one", "--branch", "trunk")
+    hub.drain()
+    run("clone", fresh, str(tmp_path / "copy"))
+    assert same(work, tmp_path / "copy")
+    (work / "README").write_bytes(b"again\n")
+    run("push", str(work), "-m", "two")
+    hub.drain()
+    run("pull", str(tmp_path / "copy"))
+    assert same(work, tmp_path / "copy")
+    assert run("log", fresh).stdout == run("log", str(tmp_path / "copy")).stdout
+    assert run("ls-remote", fresh).stdout.endswith("\ttrunk\n")
+    assert run("whoami", fresh).stdout.startswith("alice (")
