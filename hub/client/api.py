@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import quote
 
 from hub.client.address import Address, Hub
-from hub.client.api_answers import (
-    Collaborator,
-    RepositoryInfo,
-    Whoami,
-    parse_collaborators,
-    parse_repository,
-    parse_whoami,
-)
+from hub.client.api_answers import RepositoryInfo, Whoami, parse_repository, parse_whoami
 from hub.client.calls import Calls
 from hub.client.patience import Timing
 
@@ -46,29 +38,5 @@ class Api:
         more = {name: value for name, value in wished.items() if value is not None}
         return parse_repository(self._call("POST", "repositories", asked | more))
 
-    def repository(self, address: Address) -> RepositoryInfo:
-        """Ask for what a repository is."""
-        return parse_repository(self._call("GET", _path(address)))
-
-    def set_visibility(self, address: Address, visibility: str) -> RepositoryInfo:
-        """Make a repository public or private."""
-        return parse_repository(self._call("PATCH", _path(address), {"visibility": visibility}))
-
-    def collaborators(self, address: Address) -> tuple[Collaborator, ...]:
-        """Ask for those who have a role in a repository."""
-        return parse_collaborators(self._call("GET", f"{_path(address)}/collaborators"))
-
-    def grant(self, address: Address, name: str, role: str | None) -> None:
-        """Give a user a role in a repository, None: take it away."""
-        path = f"{_path(address)}/collaborators/{quote(name, safe='')}"
-        if role is None:
-            self._call("DELETE", path)
-        else:
-            self._call("PUT", path, {"role": role})
-
     def _call(self, method: str, path: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
         return self._calls.call(method, f"{self._calls.hub.origin}/api/{path}", payload)
-
-
-def _path(address: Address) -> str:
-    return f"repositories/{address.owner}/{address.slug}"

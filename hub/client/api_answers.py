@@ -68,14 +68,6 @@ class RepositoryInfo:
     url: str
 
 
-@dataclass(frozen=True, slots=True)
-class Collaborator:
-    """A user with a role in a repository."""
-
-    name: str
-    role: str
-
-
 def parse_whoami(fields: Mapping[str, Any]) -> Whoami:
     """Check the answer of `GET /api/whoami`."""
     scopes = fields.get("scopes")
@@ -95,11 +87,3 @@ def parse_repository(fields: Mapping[str, Any]) -> RepositoryInfo:
         repo_id, owner, name, visibility, optional_text(fields, "default_branch"),
         text(fields.get("domain")), text(fields.get("url")),
     )  # fmt: skip
-
-
-def parse_collaborators(fields: Mapping[str, Any]) -> tuple[Collaborator, ...]:
-    """Check the answer of `GET /api/repositories/OWNER/NAME/collaborators`."""
-    value = fields.get("collaborators")
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise unexpected("collaborators", "a list of objects")
-    return tuple(Collaborator(required_text(item, "name"), required_text(item, "role")) for item in value)

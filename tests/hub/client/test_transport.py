@@ -142,16 +142,17 @@ def test_failed_background_work_is_final_and_names_the_job(server: ScriptedServe
 
 
 @pytest.mark.parametrize(
-    ("status", "advice"), [(401, "valid token"), (403, "owner"), (404, "address"), (409, "--force")]
+    ("status", "code", "advice"),
+    [(401, "CODE", "valid token"), (403, "CODE", "owner"), (404, "CODE", "address"), (409, "DIVERGED", "--force")],
 )
 def test_refusal_says_the_servers_sentence_and_what_to_do(
-    server: ScriptedServer, remote: Remote, status: int, advice: str
+    server: ScriptedServer, remote: Remote, status: int, code: str, advice: str
 ) -> None:
-    server.on("GET", "refs", answer({"error": "CODE", "message": "No, because."}, status))
+    server.on("GET", "refs", answer({"error": code, "message": "No, because."}, status))
     with pytest.raises(Refused, match="No, because") as caught:
         remote.refs()
     assert advice in caught.value.sentence
-    assert (caught.value.status, caught.value.code, caught.value.exit_code) == (status, "CODE", 1)
+    assert (caught.value.status, caught.value.code, caught.value.exit_code) == (status, code, 1)
 
 
 def test_server_that_repeats_the_token_does_not_get_it_onto_the_terminal(
