@@ -100,7 +100,7 @@ def _wait(services: Services, work: Work, session: Session, repository_id: UUID,
     raise NotReady(
         "The pack of this repository is being prepared; try again in a moment.",
         retry_after=RETRY_SECONDS,
-        why=[reason for job in live for reason in _reasons(session, job)],
+        why=[reason for job in live for reason in reasons_of(session, job)],
     )
 
 
@@ -156,7 +156,8 @@ def _live(session: Session, repository_id: UUID, task: str) -> list[Job]:
     ]
 
 
-def _reasons(session: Session, job: Job) -> list[dict[str, str]]:
+def reasons_of(session: Session, job: Job) -> list[dict[str, str]]:
+    """What a job waits for or has come to, in one sentence, as the wire shows it."""
     reasons = why(session, job.job_id)
     sentence = reasons[0].sentence if reasons else "waits for a worker to claim it"
     return [{"job_id": str(job.job_id), "task": job.task, "status": job.status, "sentence": sentence}]

@@ -56,6 +56,8 @@ class Incoming:
     """Every object that a snapshot of the pack names."""
     object_ids: list[str]
     """Every object that lies in the pack."""
+    upload_etag: str | None = None
+    """The version of the upload that was verified, from which the store can copy; None: there is none."""
 
 
 def read_incoming(
@@ -127,7 +129,7 @@ def receive(services: Services, work: Work, caller: Caller, repository_id: UUID,
 def _receive(services: Services, work: Work, caller: Caller, repository_id: UUID, incoming: Incoming) -> Receipt:
     with services.sessions() as session:
         _check(session, repository_id, incoming)
-    store_pack(services, repository_id, incoming.mpack_id, incoming.file)
+    store_pack(services, repository_id, incoming.mpack_id, incoming.file, incoming.upload_etag)
     with services.sessions.begin() as session:
         repository = lock_repository(session, repository_id)
         if repository.deleted_at is not None:

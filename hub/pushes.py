@@ -12,13 +12,13 @@ from sqlalchemy.orm import Session
 
 from hub.archive import is_set_aside
 from hub.errors import Missing
-from hub.fetch import BROKEN
+from hub.fetch import BROKEN, reasons_of
 from hub.models import Mpack, Push
 from hub.models.history import branch_heads, is_ancestor
 from hub.models.push import find_push
 from hub.push import Receipt
 from hub.services import Services
-from hub.work import INDEX
+from hub.work import PREBUILD
 from tasks.errors import JobNotFound
 from tasks.job import Job
 from tasks.queue import get_job
@@ -54,8 +54,13 @@ def push_status(session: Session, repository_id: UUID, push_id: UUID) -> dict[st
         )
     ).first()
     broken = [job for job in jobs if job.status in BROKEN]
-    builds = [job for job in jobs if job.task != INDEX]
-    said: dict[str, Any] = {"push_id": str(push_id), "status": "received", "jobs": job_list(jobs)}
+    builds = [job for job in jobs if job.task == PREBUILD]
+    said: dict[str, Any] = {
+        "push_id": str(push_id),
+        "status": "received",
+        "jobs": job_list(jobs),
+        "why": [reason for job in jobs if job.status != "succeeded" for reason in reasons_of(session, job)],
+    }
     if broken:
         reason = f"{broken[0].task} has {broken[0].status}: {broken[0].last_error_code}"
         return {**said, "status": "failed", "reason": reason}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from hub.auth import Right
 from hub.fetch import fetch_mpack
 from hub.keys import mpack_id_of, mpack_key
 from hub.manifest import check_id
+from hub.mending import mend_pack
 from hub.pack_upload import InParts, abort_upload, discard_upload, next_upload, open_upload, too_large
 from hub.push import Lease, Receipt, check_place, read_incoming, receive
 from hub.pushes import push_status, read_jobs, repeated_push
@@ -103,7 +105,11 @@ def push(owner: str, slug: str) -> Response:
                 lease=_lease(data),
                 head=head,
             )
-            receipt = receive(services, hub().work, repository.pusher, repository.repository_id, incoming)
+            incoming = replace(incoming, upload_etag=found.upload_etag)
+            if mend_pack(services, hub().work, repository.repository_id, incoming):
+                receipt = repeated_push(services, repository.repository_id, branch=branch, head=head, mpack_id=mpack_id)
+            if receipt is None:
+                receipt = receive(services, hub().work, repository.pusher, repository.repository_id, incoming)
         discard_upload(services, repository.repository_id, mpack_id)
     return answer(_receipt(receipt))
 

@@ -33,7 +33,7 @@ class TestManyPushes:
         armed = threading.Event()
 
         def hook(op: str, key: str, at: str) -> None:
-            if armed.is_set() and (op, at) == ("put", phase) and key.startswith("mpacks/"):
+            if armed.is_set() and op in ("put", "copy") and at == phase and key.startswith("mpacks/"):
                 barrier.wait()
 
         return new_world(archive=FaultyStore(MemoryStore(), hook=hook)), armed.set

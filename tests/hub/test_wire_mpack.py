@@ -434,10 +434,10 @@ def test_other_bytes_put_past_the_hub_are_refused_and_removed(
 def test_answer_of_the_store_that_was_lost_does_not_lose_the_push(
     new_world: Callable[..., World], history: History
 ) -> None:
-    """The put was done, its answer timed out: the repeat finds the bytes there, and goes on."""
+    """The copy was done, its answer timed out: the repeat finds the bytes there, and goes on."""
     from storage.faults import Fault
 
-    world = new_world(archive=FaultyStore(MemoryStore(), script=[("put", None), ("put", Fault.ANSWER_LOST)]))
+    world = new_world(archive=FaultyStore(MemoryStore(), script=[("copy", Fault.ANSWER_LOST)]))
     tip = history.line(1)[0]
     refused(world.push_mpack(history, tip), 503)
     assert world.push_mpack(history, tip).status_code == 200
