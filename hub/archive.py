@@ -4,40 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import BinaryIO
 from uuid import UUID
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import exists, func, select, update
 from sqlalchemy.orm import Session
 
 from hub.keys import archive_key, staging_key
 from hub.models import Mpack
+from hub.models.doomed import spare
 from hub.services import Services
-from storage import AlreadyExists, NotFound, Store
+from storage import AlreadyExists, NotFound, Store, Unavailable
 
 SET_ASIDE = "quarantined"
+DOOM_KEPT = timedelta(days=7)
+"""How long it is remembered that bytes were deleted; a push that takes longer must begin again."""
 
 
 def store_pack(
     services: Services, repository_id: UUID, mpack_id: str, file: BinaryIO, upload_etag: str | None = None
-) -> None:
-    """Put a verified pack into the archive, under its digest. Raises storage's errors.
+) -> datetime:
+    """Put a verified pack into the archive, under its digest; the instant before, for `secure_pack`.
 
-    What lies there already is the same pack, unless it was set aside: then its bytes are not, and are replaced.
-    `upload_etag`: the version of its upload that was verified; the store copies that one by itself.
+    What lies there already is taken for the same pack. `upload_etag`: the version of its upload that was verified; the
+    store copies that one by itself. Raises storage's errors.
     """
     archive, key = services.archive, archive_key(repository_id, mpack_id)
     with services.sessions() as session:
-        fresh = not is_set_aside(session, repository_id, [mpack_id])
+        begun_at: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
     if upload_etag is not None:
         # NotFound: whoever holds the URL has put other bytes there since, or another push has taken the upload in.
         with suppress(NotFound):
-            if not (fresh and _is_there(archive, key)):
+            if not _is_there(archive, key):
                 archive.copy(staging_key(repository_id, mpack_id), key, etag=upload_etag)
-            return
+            return begun_at
     file.seek(0)
     with suppress(AlreadyExists):
-        archive.put(key, file, if_absent=fresh, sha256=mpack_id)
+        archive.put(key, file, if_absent=True, sha256=mpack_id)
+    return begun_at
 
 
 def _is_there(archive: Store, key: str) -> bool:
@@ -46,6 +51,24 @@ def _is_there(archive: Store, key: str) -> bool:
     except NotFound:
         return False
     return True
+
+
+def secure_pack(
+    services: Services, session: Session, repository_id: UUID, mpack_id: str, file: BinaryIO, begun_at: datetime
+) -> None:
+    """Make sure that the bytes which `store_pack` left or found are right, and stay.
+
+    For the transaction that writes the pack's row, which holds the repository's lock: gc deletes under the same lock.
+    Bytes that gc has marked since `begun_at` may be gone, those of a pack that was set aside are wrong: both are stored
+    again. Raises storage's errors, Unavailable also when a mark could be forgotten by now.
+    """
+    now: datetime = session.execute(select(func.now())).scalar_one()
+    if now - begun_at > DOOM_KEPT / 2:
+        raise Unavailable(mpack_id, "the push has taken too long; it must begin again")
+    key = archive_key(repository_id, mpack_id)
+    if spare(session, "archive", key) or is_set_aside(session, repository_id, [mpack_id]):
+        file.seek(0)
+        services.archive.put(key, file, sha256=mpack_id)
 
 
 def is_set_aside(session: Session, repository_id: UUID, mpack_ids: Sequence[str]) -> bool:
@@ -57,7 +80,7 @@ def is_set_aside(session: Session, repository_id: UUID, mpack_ids: Sequence[str]
 
 
 def take_back(session: Session, repository_id: UUID, mpack_id: str, state: str) -> None:
-    """A pack that was set aside has this state again: `store_pack` has replaced its bytes."""
+    """A pack that was set aside has this state again: `secure_pack` has replaced its bytes."""
     session.execute(
         update(Mpack)
         .where(Mpack.repository_id == repository_id, Mpack.mpack_id == mpack_id, Mpack.state == SET_ASIDE)

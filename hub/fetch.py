@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 from uuid import UUID
@@ -12,6 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from hub.build import build_pack
+from hub.cached import store_cached
 from hub.difference import difference, known_commits
 from hub.errors import FetchNotIndexed, NotReady, WorkFailed
 from hub.keys import cache_key, mpack_key
@@ -20,7 +20,7 @@ from hub.models.history import branch_heads
 from hub.prebuild import cached_mpack
 from hub.services import Services
 from hub.work import INDEX, PREBUILD, Work
-from storage import AlreadyExists, NotFound
+from storage import NotFound
 from tasks.errors import error_code
 from tasks.job import Job
 from tasks.queue import list_jobs
@@ -81,9 +81,8 @@ def _build(
         return Fetched(None, 0, heads)
     with tempfile.TemporaryFile() as file:
         summary = build_pack(session, services.archive, repository_id, contents, file)
-        file.seek(0)
-        with suppress(AlreadyExists):
-            services.cache.put(cache_key(repository_id, summary.mpack_id), file, if_absent=True)
+        store_cached(services, session, repository_id, summary.mpack_id, file)
+    session.commit()
     return Fetched(summary.mpack_id, summary.size, heads)
 
 

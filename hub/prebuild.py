@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import BinaryIO
 from uuid import UUID
@@ -17,6 +17,7 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
 from hub.build import build_pack
+from hub.cached import store_cached
 from hub.difference import Difference, difference
 from hub.fetch_body import ANSWER_BYTES, body_chunks, body_size
 from hub.keys import body_key, cache_key
@@ -26,7 +27,7 @@ from hub.models.repository import lock_repository
 from hub.pack.format import Kind
 from hub.pack.reader import FileSource, PackReader
 from hub.services import Services
-from storage import AlreadyExists, NotFound
+from storage import NotFound
 
 OVERTAKEN = "overtaken"
 """What a build came to whose tips were no longer live at its end."""
@@ -105,9 +106,7 @@ def _build(services: Services, session: Session, repository_id: UUID, tips: list
     contents = difference(session, repository_id, tips, [])
     with tempfile.TemporaryFile() as file:
         summary = build_pack(session, services.archive, repository_id, contents, file)
-        file.seek(0)
-        with suppress(AlreadyExists):
-            services.cache.put(cache_key(repository_id, summary.mpack_id), file, if_absent=True)
+        store_cached(services, session, cache_key(repository_id, summary.mpack_id), file)
         body_id, size = _build_body(services, session, repository_id, contents, file)
     return Prebuilt(summary.mpack_id, summary.size, body_id, size)
 
@@ -128,9 +127,7 @@ def _build_body(
             digest.update(chunk)
             file.write(chunk)
         size = file.tell()
-        file.seek(0)
-        with suppress(AlreadyExists):
-            services.cache.put(body_key(repository_id, digest.hexdigest()), file, if_absent=True)
+        store_cached(services, session, body_key(repository_id, digest.hexdigest()), file)
     return digest.hexdigest(), size
 
 

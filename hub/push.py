@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Session
 
 from hub import audit, history, identity
-from hub.archive import is_set_aside, store_pack, take_back
+from hub.archive import is_set_aside, secure_pack, store_pack, take_back
 from hub.auth import Caller
 from hub.errors import Conflict, HubError, Invalid, Missing
 from hub.held import adopt_staged
@@ -129,7 +129,7 @@ def receive(services: Services, work: Work, caller: Caller, repository_id: UUID,
 def _receive(services: Services, work: Work, caller: Caller, repository_id: UUID, incoming: Incoming) -> Receipt:
     with services.sessions() as session:
         _check(session, repository_id, incoming)
-    store_pack(services, repository_id, incoming.mpack_id, incoming.file, incoming.upload_etag)
+    begun_at = store_pack(services, repository_id, incoming.mpack_id, incoming.file, incoming.upload_etag)
     with services.sessions.begin() as session:
         repository = lock_repository(session, repository_id)
         if repository.deleted_at is not None:
@@ -138,6 +138,7 @@ def _receive(services: Services, work: Work, caller: Caller, repository_id: UUID
         earlier = _last_push(session, repository_id, incoming) if old_head == incoming.tip else None
         if earlier is not None and not is_set_aside(session, repository_id, earlier.mpack_ids):
             return Receipt(earlier.push_id, branch_heads(session, repository_id), earlier.job_ids)
+        secure_pack(services, session, repository_id, incoming.mpack_id, incoming.file, begun_at)
         write_history(session, repository_id, incoming.commits, incoming.pack.snapshots())
         mpack_ids = _write_mpacks(session, repository_id, incoming)
         move_branch(session, repository_id, incoming.branch, incoming.tip)

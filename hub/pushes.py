@@ -18,7 +18,7 @@ from hub.models.history import branch_heads, is_ancestor
 from hub.models.push import find_push
 from hub.push import Receipt
 from hub.services import Services
-from hub.work import PREBUILD
+from hub.work import INDEX, PREBUILD
 from tasks.errors import JobNotFound
 from tasks.job import Job
 from tasks.queue import get_job
@@ -53,13 +53,14 @@ def push_status(session: Session, repository_id: UUID, push_id: UUID) -> dict[st
             Mpack.repository_id == repository_id, Mpack.mpack_id.in_(push.mpack_ids), Mpack.indexed_at.is_(None)
         )
     ).first()
-    broken = [job for job in jobs if job.status in BROKEN]
-    builds = [job for job in jobs if job.task == PREBUILD]
+    awaited = [job for job in jobs if job.task in (INDEX, PREBUILD)]
+    broken = [job for job in awaited if job.status in BROKEN]
+    builds = [job for job in awaited if job.task == PREBUILD]
     said: dict[str, Any] = {
         "push_id": str(push_id),
         "status": "received",
         "jobs": job_list(jobs),
-        "why": [reason for job in jobs if job.status != "succeeded" for reason in reasons_of(session, job)],
+        "why": [reason for job in awaited if job.status != "succeeded" for reason in reasons_of(session, job)],
     }
     if broken:
         reason = f"{broken[0].task} has {broken[0].status}: {broken[0].last_error_code}"

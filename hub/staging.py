@@ -9,13 +9,15 @@ from types import TracebackType
 from typing import BinaryIO, Self
 from uuid import UUID
 
+from sqlalchemy import text, update
 from sqlalchemy.dialects.postgresql import insert
 
 from hub import records
-from hub.archive import store_pack, take_back
+from hub.archive import secure_pack, store_pack, take_back
 from hub.errors import Invalid
 from hub.held import held_objects
 from hub.models import Mpack
+from hub.models.repository import lock_repository
 from hub.pack.writer import PackWriter
 from hub.services import Services
 
@@ -53,8 +55,10 @@ class StagedPack:
         if not self.object_ids:
             return
         summary = self._writer.finish()
-        store_pack(self._services, self._repository_id, summary.mpack_id, self._file)
+        begun_at = store_pack(self._services, self._repository_id, summary.mpack_id, self._file)
         with self._services.sessions.begin() as session:
+            lock_repository(session, self._repository_id)
+            secure_pack(self._services, session, self._repository_id, summary.mpack_id, self._file, begun_at)
             session.execute(
                 insert(Mpack)
                 .values(
@@ -67,6 +71,16 @@ class StagedPack:
                 .on_conflict_do_nothing()
             )
             take_back(session, self._repository_id, summary.mpack_id, "staged")
+            # Sent again: its day begins anew.
+            session.execute(
+                update(Mpack)
+                .where(
+                    Mpack.repository_id == self._repository_id,
+                    Mpack.mpack_id == summary.mpack_id,
+                    Mpack.state == "staged",
+                )
+                .values(created_at=text("now()"))
+            )
 
     def __enter__(self) -> Self:
         return self

@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 import tasks
+from hub.chores import Chores
 from hub.errors import FetchNotIndexed
 from hub.indexing import CorruptMpack, index_mpack, quarantine_mpack
 from hub.keys import mpack_key
@@ -68,6 +69,7 @@ class Work:
 
         self.index = index
         self.prebuild = build
+        self.chores = Chores(self.app, services)
 
     def enqueue_push(
         self,
@@ -79,7 +81,7 @@ class Work:
         head: str,
         tips: Sequence[str],
     ) -> list[UUID]:
-        """Queue what follows from a push, in its transaction: an index job for each pack, one prebuild behind them."""
+        """Queue what follows from a push, in its transaction: index jobs, one prebuild behind them, chores."""
         jobs = [
             self.index.apply_async(
                 kwargs={"mpack_key": mpack_key(mpack_id), "head": head, "branch": branch},
@@ -88,7 +90,8 @@ class Work:
             ).id
             for mpack_id in mpack_ids
         ]
-        return [*jobs, self.enqueue_prebuild(session, repository_id, tips)]
+        jobs.append(self.enqueue_prebuild(session, repository_id, tips))
+        return [*jobs, *self.chores.enqueue_push(session, repository_id)]
 
     def enqueue_prebuild(self, session: Session, repository_id: UUID, tips: Sequence[str]) -> UUID:
         """Queue a build of the clone cache; joins one that waits already."""

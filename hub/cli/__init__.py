@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "queues": ("hub.cli.queue:queues", "List, pause and resume queues."),
     "schedules": ("hub.cli.queue:schedules", "List what runs periodically, and when."),
     "migrate": ("hub.cli.migrate:migrate", "Bring the database to the newest schema."),
+    "gc": ("hub.cli.gc:gc", "Delete stored bytes that nothing names any more."),
     "user": ("hub.cli.user:user", "Manage those who may use the hub."),
     "token": ("hub.cli.token:token", "Create and revoke API tokens."),
     "repo": ("hub.cli.repo:repo", "Create, list and delete repositories; say who may use them."),

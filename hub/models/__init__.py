@@ -2,6 +2,7 @@
 
 from hub.models.audit import Audit
 from hub.models.base import db
+from hub.models.doomed import Doomed
 from hub.models.history import Branch, Commit, Snapshot
 from hub.models.mpack import FetchMpackCache, Mpack, MpackIndex
 from hub.models.principal import Principal, Token
@@ -13,6 +14,7 @@ __all__ = [
     "Audit",
     "Branch",
     "Commit",
+    "Doomed",
     "FetchMpackCache",
     "Membership",
     "Mpack",
