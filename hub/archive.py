@@ -1,16 +1,19 @@
-"""Verified packs on their way into the archive, also in the place of one whose bytes went bad there."""
+"""The packs of the archive: stored, read back whole, and set aside when their bytes went bad there."""
 
 from __future__ import annotations
 
+import hashlib
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import BinaryIO
 from uuid import UUID
 
-from sqlalchemy import exists, func, select, update
+from sqlalchemy import exists, func, select, text, update
 from sqlalchemy.orm import Session
 
+from hub.errors import CorruptMpack
 from hub.keys import archive_key, staging_key
 from hub.models import Mpack
 from hub.models.doomed import spare
@@ -86,3 +89,45 @@ def take_back(session: Session, repository_id: UUID, mpack_id: str, state: str) 
         .where(Mpack.repository_id == repository_id, Mpack.mpack_id == mpack_id, Mpack.state == SET_ASIDE)
         .values(state=state)
     )
+
+
+def download_pack(services: Services, repository_id: UUID, mpack_id: str, file: BinaryIO) -> None:
+    """Write the stored pack to `file`, checked against its digest. Raises CorruptMpack and storage's errors."""
+    digest = hashlib.sha256()
+    with services.archive.get(archive_key(repository_id, mpack_id)) as body:
+        for chunk in body:
+            digest.update(chunk)
+            file.write(chunk)
+    if digest.hexdigest() != mpack_id:
+        raise CorruptMpack(mpack_id, "its digest is not its id.")
+
+
+def set_aside(services: Services, repository_id: UUID, mpack_id: str) -> None:
+    """Mark a pack whose stored bytes are wrong, in a transaction of its own: its objects are no longer held."""
+    with services.sessions.begin() as session:
+        parameters = {"repository_id": repository_id, "mpack_id": bytes.fromhex(mpack_id)}
+        session.execute(SET_ASIDE_ROW, parameters)
+        session.execute(UNINDEX, parameters)
+
+
+def set_aside_if_damaged(services: Services, repository_id: UUID, mpack_id: str) -> bool:
+    """Read the whole pack again, and set it aside when that shows the same: a bad read is not a bad pack."""
+    with tempfile.TemporaryFile() as file:
+        try:
+            download_pack(services, repository_id, mpack_id, file)
+        except CorruptMpack:
+            set_aside(services, repository_id, mpack_id)
+            return True
+    return False
+
+
+SET_ASIDE_ROW = text("""
+UPDATE hub.mpack m
+SET state = 'quarantined', indexed_at = NULL, object_ids = coalesce(object_ids, ARRAY(
+    SELECT entity_id FROM hub.mpack_index i
+    WHERE i.repository_id = m.repository_id AND i.mpack_id = m.mpack_id AND i.kind = 1
+))
+WHERE repository_id = :repository_id AND mpack_id = :mpack_id
+""")
+
+UNINDEX = text("DELETE FROM hub.mpack_block WHERE repository_id = :repository_id AND mpack_id = :mpack_id")

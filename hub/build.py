@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 from hub.difference import Difference
-from hub.locate import BlockReader, Place, locate_objects
+from hub.locate import BlockReader, Place, locate_objects, naming
 from hub.models.history import records, snapshots
 from hub.pack.format import PackSummary
 from hub.pack.writer import PackWriter
@@ -26,7 +26,7 @@ def build_pack(
     """Write one pack of the difference to `out`.
 
     A block is copied as it lies when every object in it is wanted, so that nothing is sent which was not asked for.
-    Raises FetchNotIndexed when the index lacks an object, and storage's errors.
+    Raises FetchNotIndexed when the index lacks an object, CorruptMpack for a damaged block, and storage's errors.
     """
     places = locate_objects(session, repository_id, contents.objects)
     reader = BlockReader(archive, repository_id, places)
@@ -40,7 +40,8 @@ def build_pack(
             writer.add_object(place.entry.entity_id, reader.content(place))
         elif place is block[0]:
             entries = sorted((item.entry for item in block), key=lambda entry: entry.offset)
-            writer.copy_block(reader.stream(place), place.block, entries)
+            with naming(place.mpack_id):
+                writer.copy_block(reader.stream(place), place.block, entries)
     for snapshot_id, manifest, created_at in snapshots(session, repository_id, contents.snapshots):
         writer.add_snapshot(Snapshot(snapshot_id, decode_manifest(manifest), created_at))
     for record in records(session, repository_id, contents.commits):

@@ -8,10 +8,15 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 import tasks
+from hub.archive import set_aside_if_damaged
+from hub.errors import CorruptMpack
 from hub.gc import collect
+from hub.repack import is_due, repack
 from hub.services import Services
 
 GC = "gc"
+INDEX = "mpack.index"
+REPACK = "mpack.repack"
 LAST = -1
 """The priority of what nobody waits for."""
 
@@ -33,9 +38,33 @@ class Chores:
             """Delete what nothing names any more, in the whole store: also where nobody has pushed for long."""
             return collect(services).counts()
 
+        @app.task(
+            REPACK,
+            bind=True,
+            transactional=True,
+            tier=2,
+            gate=tasks.After(INDEX),
+            dedup=tasks.Dedup(),
+            priority=LAST,
+            retry=retry,
+        )
+        def fold(self: tasks.Context) -> dict[str, int]:
+            """Fold the repository's small packs into one."""
+            try:
+                return repack(services, self.session, UUID(self.scope), self.checkpoint)
+            except CorruptMpack as error:
+                self.session.rollback()
+                if set_aside_if_damaged(services, UUID(self.scope), error.mpack_id):
+                    raise tasks.Quarantine("MPACK_CORRUPT", str(error)) from error
+                raise
+
         self.gc = gc
+        self.repack = fold
         self.gc_all = gc_all
 
     def enqueue_push(self, session: Session, repository_id: UUID) -> list[UUID]:
         """Queue the chores that follow from a push, in its transaction; each joins one that waits already."""
-        return [self.gc.apply_async(session=session, scope=str(repository_id)).id]
+        chores = [self.gc]
+        if is_due(session, repository_id):
+            chores.append(self.repack)
+        return [chore.apply_async(session=session, scope=str(repository_id)).id for chore in chores]

@@ -11,6 +11,7 @@ HubError
 ├── NotReady         work that the answer needs is still under way
 └── WorkFailed       work that the answer needs has failed for good
 FetchNotIndexed      objects that a pack needs are not in the index (raised to the task system, never swallowed)
+CorruptMpack         stored bytes of a pack are not those that were pushed (the same)
 
 `hub.wire.errors` maps each to a status.
 """
@@ -106,3 +107,11 @@ class FetchNotIndexed(Exception):
     def __init__(self, missing: int) -> None:
         super().__init__(f"{missing} objects are not indexed")
         self.missing = missing
+
+
+class CorruptMpack(Exception):
+    """The stored bytes of a pack are not those that were pushed."""
+
+    def __init__(self, mpack_id: str, sentence: str) -> None:
+        super().__init__(f"pack {mpack_id} in the archive is damaged: {sentence}")
+        self.mpack_id = mpack_id

@@ -26,6 +26,7 @@ from hub.archive import DOOM_KEPT
 from hub.keys import archive_key
 from hub.models import garbage
 from hub.models.doomed import Role, doom
+from hub.pack_upload import abort_old_uploads
 from hub.services import Services
 from storage import NotFound, Stat, Store
 
@@ -35,8 +36,10 @@ LOCKED_KEYS = 50
 """Deletions under one hold of a repository's lock, which pushes wait for."""
 CHANGES_MAX = 10_000
 """Deletions, and marks, of one run; the next one goes on."""
-PACK = re.compile(r"mpacks/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/([0-9a-f]{64})")
+NAMED = re.compile(r"[a-z]+/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/([0-9a-f]{64})")
 UPLOADS = ("staging", "uploads")
+FOLDERS: dict[Role, tuple[str, ...]] = {"archive": ("mpacks",), "cache": ("mpacks", "bodies")}
+"""Where each store keeps what rows name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,8 @@ class _Run:
 
     def clear_uploads(self) -> None:
         """Delete uploads that nobody has pushed. No row ever names them, so nothing has to be marked."""
+        if self._repository_id is None and not self._dry_run:
+            self.done.uploads += abort_old_uploads(self._services.archive, self._now - self._ages.uploads)
         for folder in UPLOADS:
             for stat in self._listed(self._services.archive, folder):
                 if stat.modified_at < self._now - self._ages.uploads:
@@ -134,7 +139,7 @@ class _Run:
 
     def mark(self, role: Role, store: Store, named: Named) -> None:
         """Mark what no row names and what is old enough not to belong to a push or a fetch of this moment."""
-        for page in _pages(self._listed(store, "mpacks")):
+        for page in _pages(stat for folder in FOLDERS[role] for stat in self._listed(store, folder)):
             packs = {}
             for stat in page:
                 if (pack := _pack_of(stat.key)) is None:
@@ -219,7 +224,7 @@ class _Run:
 
 def _pack_of(key: str) -> tuple[UUID, str] | None:
     """(repository, pack) of a stored pack's key; None for a key of another form."""
-    match = PACK.fullmatch(key)
+    match = NAMED.fullmatch(key)
     return None if match is None else (UUID(match[1]), match[2])
 
 

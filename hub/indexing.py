@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Sequence
 from itertools import islice
@@ -13,8 +12,9 @@ from sqlalchemy import bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA
 from sqlalchemy.orm import Session
 
-from hub.errors import HubError
-from hub.keys import archive_key, mpack_id_of
+from hub.archive import download_pack
+from hub.errors import CorruptMpack, HubError
+from hub.keys import mpack_id_of
 from hub.models import Mpack
 from hub.pack.format import Block, Entry
 from hub.pack.reader import FileSource, PackReader
@@ -24,62 +24,42 @@ ROWS = 20_000
 """Index rows a statement."""
 
 
-class CorruptMpack(Exception):
-    """The stored bytes are not those that were pushed."""
-
-
 def index_mpack(services: Services, session: Session, repository_id: UUID, mpack_key: str) -> int:
     """Re-read the pack from the archive, check it, write its block and index rows; how many entities it has.
 
-    Idempotent: a pack that is indexed already is left alone. The digest of the whole file is compared with the id
-    under which every object in it was verified at the push, so the same digest means the same verified bytes.
-    Raises CorruptMpack, storage's NotFound and Unavailable.
+    Idempotent: a pack that is indexed already is left alone, and so is one that `mpack.repack` has folded into another.
+    The digest of the whole file is compared with the id under which every object in it was verified at the push, so the
+    same digest means the same verified bytes. Raises CorruptMpack, storage's NotFound and Unavailable.
     """
     mpack_id = mpack_id_of(mpack_key)
     mpack = session.scalars(
         select(Mpack)
         .where(Mpack.repository_id == repository_id, Mpack.mpack_id == mpack_id)
         .with_for_update(key_share=True)
-    ).one()
-    if mpack.indexed_at is not None:
+    ).one_or_none()
+    if mpack is None or mpack.indexed_at is not None:
         return 0
     with tempfile.TemporaryFile() as file:
-        _download(services, repository_id, mpack_id, file)
-        try:
-            pack = PackReader.open(FileSource(file))
-        except HubError as error:
-            raise CorruptMpack(error.sentence) from error
-        _write_blocks(session, repository_id, mpack_id, pack.blocks)
-        entries = iter(pack.entries)
-        while some := list(islice(entries, ROWS)):
-            _write_entries(session, repository_id, mpack_id, some)
-        count = len(pack.entries)
+        download_pack(services, repository_id, mpack_id, file)
+        return write_index(session, repository_id, mpack_id, file)
+
+
+def write_index(session: Session, repository_id: UUID, mpack_id: str, file: BinaryIO) -> int:
+    """Write the block and index rows of the pack in `file`, whose row is there; how many entities it has."""
+    try:
+        pack = PackReader.open(FileSource(file))
+    except HubError as error:
+        raise CorruptMpack(mpack_id, error.sentence) from error
+    _write_blocks(session, repository_id, mpack_id, pack.blocks)
+    entries = iter(pack.entries)
+    while some := list(islice(entries, ROWS)):
+        _write_entries(session, repository_id, mpack_id, some)
     session.execute(
         update(Mpack)
         .where(Mpack.repository_id == repository_id, Mpack.mpack_id == mpack_id)
         .values(indexed_at=text("now()"), object_ids=None)
     )
-    return count
-
-
-def quarantine_mpack(services: Services, repository_id: UUID, mpack_key: str) -> None:
-    """Mark the pack as corrupt, in a transaction of its own: its objects are no longer held."""
-    with services.sessions.begin() as session:
-        session.execute(
-            update(Mpack)
-            .where(Mpack.repository_id == repository_id, Mpack.mpack_id == mpack_id_of(mpack_key))
-            .values(state="quarantined")
-        )
-
-
-def _download(services: Services, repository_id: UUID, mpack_id: str, file: BinaryIO) -> None:
-    digest = hashlib.sha256()
-    with services.archive.get(archive_key(repository_id, mpack_id)) as body:
-        for chunk in body:
-            digest.update(chunk)
-            file.write(chunk)
-    if digest.hexdigest() != mpack_id:
-        raise CorruptMpack("The stored file's digest is not the pack's id.")
+    return len(pack.entries)
 
 
 def _write_blocks(session: Session, repository_id: UUID, mpack_id: str, blocks: Sequence[Block]) -> None:

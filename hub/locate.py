@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -12,7 +13,7 @@ from sqlalchemy import bindparam, text
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA
 from sqlalchemy.orm import Session
 
-from hub.errors import FetchNotIndexed
+from hub.errors import CorruptMpack, FetchNotIndexed, Invalid
 from hub.keys import archive_key
 from hub.models.sets import bites
 from hub.pack.blocks import check_stored, decompress_block, raw_chunks
@@ -95,17 +96,18 @@ class BlockReader:
         self._raw_bytes = 0
 
     def content(self, place: Place) -> bytes:
-        """The object's bytes."""
+        """The object's bytes. Raises CorruptMpack for a damaged block."""
         return b"".join(self.chunks(place))
 
     def chunks(self, place: Place) -> Iterator[bytes]:
-        """The object's bytes, piece by piece where it has a block of its own, however large."""
+        """The object's bytes, piece by piece where it has a block of its own, however large. Raises CorruptMpack."""
         block = place.block
-        if block.entry_count > 1:
-            yield self._raw_block(place)[place.entry.offset : place.entry.offset + place.entry.raw_length]
-            return
-        stored = self.stream(place) if block.stored_length > RUN_BYTES else [self.stored(place)]
-        yield from raw_chunks(check_stored(stored, block), block)
+        with naming(place.mpack_id):
+            if block.entry_count > 1:
+                yield self._raw_block(place)[place.entry.offset : place.entry.offset + place.entry.raw_length]
+                return
+            stored = self.stream(place) if block.stored_length > RUN_BYTES else [self.stored(place)]
+            yield from raw_chunks(check_stored(stored, block), block)
 
     def stored(self, place: Place) -> bytes:
         """The block of the object as it is stored."""
@@ -147,6 +149,15 @@ class BlockReader:
 
     def _key(self, mpack_id: str) -> str:
         return archive_key(self._repository_id, mpack_id)
+
+
+@contextmanager
+def naming(mpack_id: str) -> Iterator[None]:
+    """Name the pack in which a block was found to be damaged: Invalid becomes CorruptMpack."""
+    try:
+        yield
+    except Invalid as error:
+        raise CorruptMpack(mpack_id, error.sentence) from error
 
 
 def _runs(places: Iterable[Place]) -> dict[tuple[str, int], list[Block]]:

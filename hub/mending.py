@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import update
 
-from hub.archive import is_set_aside, store_pack, take_back
+from hub.archive import is_set_aside, secure_pack, store_pack, take_back
 from hub.models import Push
 from hub.models.history import branch_heads
 from hub.models.repository import lock_repository
@@ -24,11 +24,12 @@ def mend_pack(services: Services, work: Work, repository_id: UUID, incoming: Inc
     with services.sessions() as session:
         if not is_set_aside(session, repository_id, [incoming.mpack_id]):
             return False
-    store_pack(services, repository_id, incoming.mpack_id, incoming.file, incoming.upload_etag)
+    begun_at = store_pack(services, repository_id, incoming.mpack_id, incoming.file, incoming.upload_etag)
     with services.sessions.begin() as session:
         lock_repository(session, repository_id)
         if not is_set_aside(session, repository_id, [incoming.mpack_id]):
             return True  # another push of the same pack was quicker
+        secure_pack(services, session, repository_id, incoming.mpack_id, incoming.file, begun_at)
         take_back(session, repository_id, incoming.mpack_id, "live")
         tips = list(branch_heads(session, repository_id).values())
         jobs = work.enqueue_push(

@@ -8,15 +8,15 @@ from uuid import UUID
 from sqlalchemy.orm import Session
 
 import tasks
-from hub.chores import Chores
-from hub.errors import FetchNotIndexed
-from hub.indexing import CorruptMpack, index_mpack, quarantine_mpack
+from hub.archive import set_aside, set_aside_if_damaged
+from hub.chores import INDEX, Chores
+from hub.errors import CorruptMpack, FetchNotIndexed
+from hub.indexing import index_mpack
 from hub.keys import mpack_key
 from hub.prebuild import OVERTAKEN, live_tips, prebuild
 from hub.services import Services
 from tasks.queue import list_jobs
 
-INDEX = "mpack.index"
 PREBUILD = "fetch.mpack.prebuild"
 TIPS_SHOWN = 100
 """Tips that a prebuild's payload shows; it is read by people only, and a payload has a cap."""
@@ -37,7 +37,7 @@ class Work:
                 return {"entries": index_mpack(services, self.session, UUID(self.scope), mpack_key)}
             except CorruptMpack as error:
                 self.session.rollback()
-                quarantine_mpack(services, UUID(self.scope), mpack_key)
+                set_aside(services, UUID(self.scope), error.mpack_id)
                 raise tasks.Quarantine("MPACK_CORRUPT", str(error)) from error
 
         @self.app.task(
@@ -60,6 +60,11 @@ class Work:
             except FetchNotIndexed:
                 if explained:
                     raise tasks.Postpone(0) from None
+                raise
+            except CorruptMpack as error:
+                self.session.rollback()
+                if set_aside_if_damaged(services, UUID(self.scope), error.mpack_id):
+                    raise tasks.Quarantine("MPACK_CORRUPT", str(error)) from error
                 raise
             if came_to == OVERTAKEN:
                 # No success, or the push that waits for this job would count as prebuilt: the job waits again, or

@@ -34,14 +34,13 @@ def named_mpacks(session: Session, packs: Sequence[tuple[UUID, str]]) -> set[tup
 
 
 def named_caches(session: Session, packs: Sequence[tuple[UUID, str]]) -> set[tuple[UUID, str]]:
-    """The prebuilt packs that the clone cache names, of the repositories of these."""
-    repository_ids = {repository_id for repository_id, _ in packs}
+    """The prebuilt packs and bodies that the clone cache names, of the repositories of these."""
     rows = session.execute(
-        select(FetchMpackCache.repository_id, FetchMpackCache.mpack_id)
-        .where(FetchMpackCache.repository_id.in_(repository_ids))
+        select(FetchMpackCache.repository_id, FetchMpackCache.mpack_id, FetchMpackCache.body_id)
+        .where(FetchMpackCache.repository_id.in_({repository_id for repository_id, _ in packs}))
         .distinct()
-    )
-    return {(repository_id, mpack_id) for repository_id, mpack_id in rows}
+    ).all()
+    return {(row.repository_id, name) for row in rows for name in (row.mpack_id, row.body_id) if name is not None}
 
 
 def staged_before(session: Session, repository_id: UUID | None, before: datetime, limit: int) -> list[UUID]:

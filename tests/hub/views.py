@@ -18,6 +18,7 @@ from hub.keys import STAGING, cache_key
 from hub.pack.format import Limits
 from hub.pack.reader import PackReader
 from hub.pack.verify import verify_pack
+from hub.work import INDEX, PREBUILD
 from tasks.job import Job
 from tasks.queue import list_jobs
 from tests.hub.world import History, World
@@ -121,9 +122,11 @@ def footprint(world: World) -> dict[str, Any]:
 
 
 def jobs(world: World, task: str | None = None, status: str | None = None) -> list[Job]:
-    """Jobs of the world's repository, oldest first."""
+    """Jobs of the world's repository, oldest first: those of one task, or all that a clone waits for."""
+    names = (INDEX, PREBUILD) if task is None else (task,)
+    scope = str(world.repository_id)
     with world.hub.services.sessions() as session:
-        found = list_jobs(session, task=task, status=status, scope=str(world.repository_id), limit=1000)
+        found = [job for name in names for job in list_jobs(session, task=name, status=status, scope=scope, limit=1000)]
     return sorted(found, key=lambda job: job.seq)
 
 
@@ -159,12 +162,13 @@ def pushed_mpacks(world: World) -> set[str]:
 
 
 def drain_for_hours(world: World, hours: int = 6) -> list[Any]:
-    """Run all jobs with their retries: each hour's drain finds the back-offs over."""
+    """Run all jobs with their retries: each hour's drain finds the back-offs over. Those that a clone waits for."""
     begin = datetime.now(UTC)
     return [
         settled
         for hour in range(1, hours + 1)
         for settled in tasks.testing.drain(world.hub.work.app, now=begin + timedelta(hours=hour))
+        if settled.task in (INDEX, PREBUILD)
     ]
 
 

@@ -1,12 +1,12 @@
 """Bytes that gc is about to delete, or has deleted.
 
-Revision ID: 0003_hub
+Revision ID: 0006_doomed
 """
 
 from alembic import op
 
-revision = "0003_hub"
-down_revision = "0002"
+revision = "0006_doomed"
+down_revision = "0005_audit"
 branch_labels = None
 depends_on = None
 

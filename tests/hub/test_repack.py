@@ -1,0 +1,271 @@
+"""Many small packs become few, and nothing that anybody reads or pushes meanwhile is lost."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import hub.repack
+from hub.chores import REPACK
+from hub.difference import difference
+from hub.indexing import index_mpack
+from hub.keys import mpack_key
+from hub.locate import BlockReader, locate_objects
+from hub.repack import FOLD_BYTES_MAX, FOLD_MIN, fold_count, repack
+from storage import FaultyStore, MemoryStore
+from tests.hub.collecting import collect_at_once, marks, packs
+from tests.hub.racing import Failpoint, at_tip, pushed
+from tests.hub.views import cached, fetch_mpack, fetch_muse, indexed_mpacks, jobs, model, rows
+from tests.hub.world import History, World
+
+pytestmark = pytest.mark.integration
+
+
+class Killed(BaseException):
+    """The process ended here."""
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four packs are enough to be folded."""
+    monkeypatch.setattr(hub.repack, "FOLD_MIN", 4)
+
+
+def fold(world: World) -> dict[str, int]:
+    with world.hub.services.sessions.begin() as session:
+        return repack(world.hub.services, session, world.repository_id)
+
+
+def push_line(world: World, history: History, count: int, transport: str = "mpack") -> list[str]:
+    """Push a line of commits one by one and index them, without the chores."""
+    tips = history.line(count)
+    for tip in tips:
+        pushed((world.push_mpack if transport == "mpack" else world.push_muse)(history, tip))
+    index_all(world)
+    return tips
+
+
+def index_all(world: World) -> None:
+    for (mpack_id,) in rows(world, "SELECT encode(mpack_id, 'hex') FROM hub.mpack WHERE indexed_at IS NULL"):
+        with world.hub.services.sessions.begin() as session:
+            index_mpack(world.hub.services, session, world.repository_id, mpack_key(mpack_id))
+
+
+class TestPolicy:
+    def test_few_or_geometric_packs_stay(self) -> None:
+        assert fold_count([1] * (FOLD_MIN - 1)) == 0
+        assert fold_count([2**number for number in range(30)]) == 0
+
+    def test_the_smallest_are_folded_and_large_ones_left(self) -> None:
+        assert fold_count([1] * FOLD_MIN + [1000]) == FOLD_MIN
+        assert fold_count([1] * FOLD_MIN + [FOLD_BYTES_MAX, FOLD_BYTES_MAX]) == FOLD_MIN
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_work_and_packs_grow_as_the_logarithm(self, seed: int) -> None:
+        chance = random.Random(seed)
+        sizes: list[int] = []
+        copied = pushed_bytes = 0
+        for _ in range(5000):
+            sizes = sorted([*sizes, size := chance.choice([1, 1, 1, 5, 100])])
+            pushed_bytes += size
+            if count := fold_count(sizes):
+                copied += sum(sizes[:count])
+                sizes = sorted([*sizes[count:], sum(sizes[:count])])
+        assert len(sizes) <= FOLD_MIN + 14
+        assert copied <= 14 * pushed_bytes
+
+
+@pytest.mark.usefixtures("eager")
+class TestRepack:
+    @pytest.mark.parametrize("transport", ["mpack", "muse"])
+    def test_small_packs_become_one_and_a_clone_is_exact(self, world: World, history: History, transport: str) -> None:
+        tips = push_line(world, history, 5, transport)
+        before = packs(world)
+        assert fold(world)["folded"] == len(before)
+        (folded,) = indexed_mpacks(world)
+        assert packs(world) == before | {folded}, "a fetch may still be reading them"
+        assert {mpack_id for mpack_id, _ in marks(world)} == before
+        world.drain()
+        at_tip(world, history, tips[-1])
+        assert fetch_muse(world, [tips[-1]], [tips[0]]) == model(history, [tips[-1]], [tips[0]])
+        collect_at_once(world)
+        assert packs(world) == {folded}
+        assert fetch_mpack(world, [tips[3]], [tips[1]]) == model(history, [tips[3]], [tips[1]])
+
+    def test_it_is_queued_by_the_push_that_makes_it_due_and_runs_by_itself(
+        self, world: World, history: History
+    ) -> None:
+        for number, tip in enumerate(history.line(6)):
+            pushed(world.push_mpack(history, tip))
+            assert len(jobs(world, REPACK)) == (number >= 3)
+        world.drain()
+        (job,) = jobs(world, REPACK)
+        assert (job.status, job.result["folded"]) == ("succeeded", 6)  # type: ignore[index]
+        assert len(indexed_mpacks(world)) == 1
+        at_tip(world, history, tip)
+
+    def test_again_changes_nothing(self, world: World, history: History) -> None:
+        push_line(world, history, 5)
+        fold(world)
+        before = indexed_mpacks(world)
+        assert fold(world) == {"folded": 0}
+        assert indexed_mpacks(world) == before
+
+    def test_a_pack_that_is_pushed_again_after_it_was_folded_is_whole(self, world: World, history: History) -> None:
+        tips = push_line(world, history, 5)
+        fold(world)
+        collect_at_once(world)
+        mpack_id, raw = history.mpack(history.ancestors(tips[0]))
+        pushed(world.push_bytes(mpack_id, raw, tips[0], "old"))
+        assert mpack_id in packs(world)
+        world.drain()
+        at_tip(world, history, tips[0], tips[-1])
+
+    def test_an_index_job_of_a_pack_that_was_folded_meanwhile_has_nothing_to_do(
+        self, world: World, history: History
+    ) -> None:
+        tips = push_line(world, history, 4)
+        mpack_id, raw = history.mpack(history.ancestors(tips[0]))
+        pushed(world.push_bytes(mpack_id, raw, tips[0], "old"))
+        fold(world)
+        world.drain()
+        at_tip(world, history, tips[0], tips[-1])
+
+    @pytest.mark.parametrize(("op", "phase"), [("get", "before"), ("put", "before"), ("put", "after")])
+    def test_a_run_that_dies_changes_nothing_and_the_next_one_succeeds(
+        self, new_world: Callable[..., World], history: History, op: str, phase: str
+    ) -> None:
+        failpoint = Failpoint(op, phase)
+        world = new_world(archive=FaultyStore(MemoryStore(), hook=failpoint))
+        tips = push_line(world, history, 4)
+        before = indexed_mpacks(world)
+
+        def die() -> None:
+            raise Killed
+
+        failpoint.arm(die)
+        with pytest.raises(Killed):
+            fold(world)
+        assert indexed_mpacks(world) == before
+        assert marks(world) == []
+        fold(world)
+        collect_at_once(world)
+        assert packs(world) == indexed_mpacks(world)
+        world.drain()
+        at_tip(world, history, tips[-1])
+
+    def test_a_run_that_loses_its_transaction_leaves_garbage_only(self, world: World, history: History) -> None:
+        tips = push_line(world, history, 4)
+        before = packs(world)
+        with world.hub.services.sessions() as session:
+            repack(world.hub.services, session, world.repository_id)
+            session.rollback()
+        assert indexed_mpacks(world) == before
+        collect_at_once(world)
+        assert packs(world) == before
+        fold(world)
+        world.drain()
+        at_tip(world, history, tips[-1])
+
+    def test_of_two_runs_the_later_one_changes_nothing(self, new_world: Callable[..., World], history: History) -> None:
+        failpoint = Failpoint("put", "before")
+        world = new_world(archive=FaultyStore(MemoryStore(), hook=failpoint))
+        tips = push_line(world, history, 4)
+        failpoint.arm(lambda: fold(world))
+        assert fold(world) == {"folded": 0}
+        assert len(indexed_mpacks(world)) == 1
+        world.drain()
+        at_tip(world, history, tips[-1])
+
+    def test_a_push_in_the_middle_of_it_stays(self, new_world: Callable[..., World], history: History) -> None:
+        failpoint = Failpoint("put", "after")
+        world = new_world(archive=FaultyStore(MemoryStore(), hook=failpoint))
+        tips = push_line(world, history, 4)
+        later = history.commit({"g": b"later"}, tips[-1])
+        failpoint.arm(lambda: pushed(world.push_muse(history, later)))
+        assert fold(world)["folded"] == 4
+        world.drain()
+        at_tip(world, history, later)
+
+    def test_a_fetch_that_has_read_the_old_index_ends_well(self, world: World, history: History) -> None:
+        tips = push_line(world, history, 5)
+        services = world.hub.services
+        with services.sessions() as session:
+            wanted = difference(session, world.repository_id, [tips[-1]], []).objects
+            places = locate_objects(session, world.repository_id, wanted)
+            reader = BlockReader(services.archive, world.repository_id, places)
+            fold(world)
+            from hub.gc import collect
+
+            collect(services)
+            found = {place.entry.entity_id: reader.content(place) for place in places}
+        assert found == {object_id: history.contents[object_id] for object_id in wanted}
+
+    def test_a_damaged_pack_is_set_aside_and_a_push_of_it_mends(self, world: World, history: History) -> None:
+        tips = push_line(world, history, 5)
+        mpack_id, raw = history.mpack(history.ancestors(tips[0]))
+        world.archive.put(f"mpacks/{world.repository_id}/{mpack_id}", raw[:-1] + b"x")
+        world.drain()
+        (job,) = jobs(world, REPACK)
+        assert (job.status, job.last_error_code) == ("quarantined", "MPACK_CORRUPT")
+        assert mpack_id in str(job.last_error)
+        assert rows(world, "SELECT encode(mpack_id, 'hex') FROM hub.mpack WHERE state = 'quarantined'") == [(mpack_id,)]
+        pushed(world.push_bytes(mpack_id, raw, tips[0], "main", force=True))
+        pushed(world.push_bytes(*history.mpack(tips[1:]), tips[-1], "main"))
+        world.drain()
+        assert cached(world).keys() == {tips[-1]}
+        assert fetch_mpack(world) == model(history, [tips[-1]])
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("seed", range(4))
+def test_random_histories_stay_exact_with_gc_and_repack_between(
+    world: World, history: History, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr(hub.repack, "FOLD_MIN", 2)
+    chance = random.Random(seed)
+    tips: dict[str, str] = {}
+
+    def push() -> None:
+        branch = chance.choice(["main", "dev", "docs"])
+        parents = list(dict.fromkeys(chance.sample(sorted(tips.values()), min(len(tips), 1))))
+        if branch in tips:
+            parents = list(dict.fromkeys([tips[branch], *parents]))
+        files = {f"d{chance.randrange(3)}/f{chance.randrange(9)}": b"%d" % chance.randrange(99) for _ in range(4)}
+        tip = history.commit(files, *parents)
+        pushed(chance.choice([world.push_mpack, world.push_muse])(history, tip, branch))
+        tips[branch] = tip
+
+    steps: list[Callable[[], Any]] = [
+        push,
+        push,
+        push,
+        world.drain,
+        lambda: fold(world),
+        lambda: collect_at_once(world),
+    ]
+    push()
+    for _ in range(25):
+        chance.choice(steps)()
+    world.drain()
+    collect_at_once(world)
+    assert fetch_mpack(world) == model(history, tips.values())
+    known = chance.sample(sorted(history.commits), 3)
+    wanted = list(dict.fromkeys(tips.values()))
+    assert fetch_mpack(world, wanted, known) == model(history, wanted, known)
+    assert packs(world) == {row[0] for row in rows(world, "SELECT encode(mpack_id, 'hex') FROM hub.mpack")}
+
+
+@pytest.mark.slow
+def test_two_hundred_pushes_leave_few_packs(world: World, history: History) -> None:
+    tips = history.line(200)
+    for number, tip in enumerate(tips):
+        pushed(world.push_mpack(history, tip))
+        if number % 50 == 49:
+            world.drain()
+    collect_at_once(world)
+    assert len(packs(world)) <= 20
+    at_tip(world, history, tips[-1])
