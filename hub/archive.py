@@ -105,9 +105,19 @@ def download_pack(services: Services, repository_id: UUID, mpack_id: str, file: 
 def set_aside(services: Services, repository_id: UUID, mpack_id: str) -> None:
     """Mark a pack whose stored bytes are wrong, in a transaction of its own: its objects are no longer held."""
     with services.sessions.begin() as session:
-        parameters = {"repository_id": repository_id, "mpack_id": bytes.fromhex(mpack_id)}
-        session.execute(SET_ASIDE_ROW, parameters)
-        session.execute(UNINDEX, parameters)
+        unindex(session, repository_id, mpack_id)
+        session.execute(
+            update(Mpack)
+            .where(Mpack.repository_id == repository_id, Mpack.mpack_id == mpack_id)
+            .values(state=SET_ASIDE)
+        )
+
+
+def unindex(session: Session, repository_id: UUID, mpack_id: str) -> None:
+    """Take the pack out of the index; its row keeps what it holds, and `mpack.index` can index it anew."""
+    parameters = {"repository_id": repository_id, "mpack_id": bytes.fromhex(mpack_id)}
+    session.execute(KEEP_IDS, parameters)
+    session.execute(UNINDEX, parameters)
 
 
 def set_aside_if_damaged(services: Services, repository_id: UUID, mpack_id: str) -> bool:
@@ -121,9 +131,9 @@ def set_aside_if_damaged(services: Services, repository_id: UUID, mpack_id: str)
     return False
 
 
-SET_ASIDE_ROW = text("""
+KEEP_IDS = text("""
 UPDATE hub.mpack m
-SET state = 'quarantined', indexed_at = NULL, object_ids = coalesce(object_ids, ARRAY(
+SET indexed_at = NULL, object_ids = coalesce(object_ids, ARRAY(
     SELECT entity_id FROM hub.mpack_index i
     WHERE i.repository_id = m.repository_id AND i.mpack_id = m.mpack_id AND i.kind = 1
 ))

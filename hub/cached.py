@@ -12,7 +12,7 @@ from storage import AlreadyExists
 
 
 def store_cached(services: Services, session: Session, key: str, file: BinaryIO) -> None:
-    """Put what was built for a fetch into the cache, under its digest, for a day at least once the caller has committed.
+    """Put what was built for a fetch into the cache, under its digest; for a day at least, if the caller commits.
 
     One that lies there already may be marked by gc: the mark goes, and it is put again. Raises storage's errors.
     """

@@ -15,7 +15,6 @@ from hub.repack import is_due, repack
 from hub.services import Services
 
 GC = "gc"
-INDEX = "mpack.index"
 REPACK = "mpack.repack"
 LAST = -1
 """The priority of what nobody waits for."""
@@ -24,7 +23,8 @@ LAST = -1
 class Chores:
     """The chores, registered with `app`."""
 
-    def __init__(self, app: tasks.App, services: Services) -> None:
+    def __init__(self, app: tasks.App, services: Services, *, index: str) -> None:
+        """`index`: the task that must be through with a repository's packs before they are folded."""
         retry = tasks.Exponential(base=30.0, cap=3600.0)
 
         @app.task(GC, bind=True, dedup=tasks.Dedup(), priority=LAST, retry=retry)
@@ -43,7 +43,7 @@ class Chores:
             bind=True,
             transactional=True,
             tier=2,
-            gate=tasks.After(INDEX),
+            gate=tasks.After(index),
             dedup=tasks.Dedup(),
             priority=LAST,
             retry=retry,

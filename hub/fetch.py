@@ -10,10 +10,11 @@ from uuid import UUID
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from hub.archive import set_aside_if_damaged
 from hub.build import build_pack
 from hub.cached import store_cached
 from hub.difference import difference, known_commits
-from hub.errors import FetchNotIndexed, NotReady, WorkFailed
+from hub.errors import CorruptMpack, FetchNotIndexed, NotReady, WorkFailed
 from hub.keys import cache_key, mpack_key
 from hub.models import Mpack
 from hub.models.history import branch_heads
@@ -63,6 +64,10 @@ def fetch_mpack(services: Services, work: Work, repository_id: UUID, want: list[
             return _build(services, session, repository_id, wanted, have, heads)
         except FetchNotIndexed:
             _wait(services, work, session, repository_id, gap=True)
+        except CorruptMpack as error:
+            session.rollback()
+            set_aside_if_damaged(services, repository_id, error.mpack_id)
+            _wait(services, work, session, repository_id, gap=True)
 
 
 def _is_stored(services: Services, repository_id: UUID, mpack_id: str) -> bool:
@@ -81,7 +86,7 @@ def _build(
         return Fetched(None, 0, heads)
     with tempfile.TemporaryFile() as file:
         summary = build_pack(session, services.archive, repository_id, contents, file)
-        store_cached(services, session, repository_id, summary.mpack_id, file)
+        store_cached(services, session, cache_key(repository_id, summary.mpack_id), file)
     session.commit()
     return Fetched(summary.mpack_id, summary.size, heads)
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 import tasks
 from hub.archive import set_aside, set_aside_if_damaged
-from hub.chores import INDEX, Chores
+from hub.chores import Chores
 from hub.errors import CorruptMpack, FetchNotIndexed
 from hub.indexing import index_mpack
 from hub.keys import mpack_key
@@ -17,6 +17,7 @@ from hub.prebuild import OVERTAKEN, live_tips, prebuild
 from hub.services import Services
 from tasks.queue import list_jobs
 
+INDEX = "mpack.index"
 PREBUILD = "fetch.mpack.prebuild"
 TIPS_SHOWN = 100
 """Tips that a prebuild's payload shows; it is read by people only, and a payload has a cap."""
@@ -74,7 +75,7 @@ class Work:
 
         self.index = index
         self.prebuild = build
-        self.chores = Chores(self.app, services)
+        self.chores = Chores(self.app, services, index=INDEX)
 
     def enqueue_push(
         self,

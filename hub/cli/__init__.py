@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schedules": ("hub.cli.queue:schedules", "List what runs periodically, and when."),
     "migrate": ("hub.cli.migrate:migrate", "Bring the database to the newest schema."),
     "gc": ("hub.cli.gc:gc", "Delete stored bytes that nothing names any more."),
+    "fsck": ("hub.cli.fsck:fsck", "Prove that everything is there and right; find and mend what is not."),
     "user": ("hub.cli.user:user", "Manage those who may use the hub."),
     "token": ("hub.cli.token:token", "Create and revoke API tokens."),
     "repo": ("hub.cli.repo:repo", "Create, list and delete repositories; say who may use them."),

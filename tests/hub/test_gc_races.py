@@ -44,13 +44,23 @@ def whole(world: World, history: History, tip: str) -> None:
 
 
 class Arrivals(FaultyStore):
-    """Calls its hook with the phase "arrived" when a put has ended, also one that found the bytes there."""
+    """Calls its hook around whatever brings bytes to a key or finds them there, whether that succeeds or not."""
 
     def put(self, key: str, *args: Any, **options: Any) -> Stat:
+        return self._between(key, lambda: super(Arrivals, self).put(key, *args, **options))
+
+    def copy(self, source: str, key: str, **options: Any) -> Stat:
+        return self._between(key, lambda: super(Arrivals, self).copy(source, key, **options))
+
+    def head(self, key: str) -> Stat:
+        return self._between(key, lambda: super(Arrivals, self).head(key))
+
+    def _between(self, key: str, call: Callable[[], Stat]) -> Stat:
+        self._hook("arrival", key, "before")
         try:
-            return super().put(key, *args, **options)
+            return call()
         finally:
-            self._hook("put", key, "arrived")
+            self._hook("arrival", key, "after")
 
 
 class Killed(BaseException):
@@ -58,12 +68,12 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("transport", ["mpack", "muse"])
-@pytest.mark.parametrize("phase", ["before", "arrived"])
+@pytest.mark.parametrize("phase", ["before", "after"])
 def test_gc_deletes_while_a_push_is_between_its_bytes_and_its_rows(
     new_world: Callable[..., World], history: History, transport: str, phase: str
 ) -> None:
     """The push finds the bytes of an earlier one that died, or has just stored its own; then gc takes them."""
-    failpoint = Failpoint("put", phase)
+    failpoint = Failpoint("arrival", phase)
     world = new_world(archive=Arrivals(MemoryStore(), hook=failpoint))
     tip = history.line(1)[0]
     orphan(world, history, tip)
@@ -77,7 +87,7 @@ def test_gc_marks_while_a_push_is_between_its_bytes_and_its_rows_and_deletes_lat
     new_world: Callable[..., World], history: History
 ) -> None:
     """The mark goes with the push's commit: the deletion that comes later finds none."""
-    failpoint, deletion = Failpoint("put", "arrived"), Failpoint("delete", "before")
+    failpoint, deletion = Failpoint("arrival", "after"), Failpoint("delete", "before")
     world = new_world(archive=Arrivals(MemoryStore(), hook=lambda *call: (failpoint(*call), deletion(*call))[0]))
     tip = history.line(1)[0]
     mpack_id = orphan(world, history, tip)
@@ -154,7 +164,7 @@ def test_gc_that_dies_at_a_deletion_is_seen_by_the_push(
     new_world: Callable[..., World], history: History, phase: str
 ) -> None:
     deletion = Failpoint("delete", phase)
-    arrival = Failpoint("put", "arrived")
+    arrival = Failpoint("arrival", "after")
     world = new_world(archive=Arrivals(MemoryStore(), hook=lambda *call: (deletion(*call), arrival(*call))[0]))
     tip = history.line(1)[0]
     orphan(world, history, tip)

@@ -134,8 +134,11 @@ def test_two_pushes_then_one_drain_index_both_and_serve_the_second(
 
 
 @pytest.mark.parametrize("transport", ["mpack", "muse"])
-def test_ten_rapid_pushes_with_a_worker_in_between(world: World, history: History, transport: str) -> None:
+def test_ten_rapid_pushes_with_a_worker_in_between(
+    world: World, history: History, transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """MWP3_11: whatever the worker gets done between the pushes, nothing stays unindexed or stale."""
+    monkeypatch.setattr("hub.repack.FOLD_MIN", 1000)  # the packs are looked at one by one below
     with Worker(world.hub.work.app, concurrency=1) as worker:
         for number, tip in enumerate(history.line(10)):
             push(world, history, tip, transport)
