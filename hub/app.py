@@ -10,7 +10,7 @@ from hub.models.base import db, driver_url
 from hub.services import Services, s3_settings
 from hub.settings import Settings, environment, from_env
 from hub.web import web
-from hub.wire import errors, mpack, muse, releases, transfer
+from hub.wire import download, errors, mpack, muse, releases, transfer
 from hub.wire.codec import answer
 from hub.wire.context import Hub
 from hub.work import Work
@@ -45,6 +45,7 @@ def create_app(settings: Settings | None = None, *, archive: Store | None = None
         mpack.wire,
         releases.wire,
         transfer.wire,
+        download.wire,
         account.api,
         repositories.api,
         collaborators.api,

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
 PARAMETERS = {
     "<owner>": "OWNER", "<slug>": "SLUG", "<uuid:push_id>": "ID", "<uuid:token_id>": "ID", "<tag>": "TAG",
-    "<name>": "NAME",
+    "<name>": "NAME", "<path:name>": "NAME",
 }  # fmt: skip
 
 
