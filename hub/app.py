@@ -5,7 +5,7 @@ from __future__ import annotations
 from flask import Flask, Response
 from sqlalchemy.orm import sessionmaker
 
-from hub.api import account, collaborators, repositories
+from hub.api import account, collaborators, repositories, tree
 from hub.models.base import db, driver_url
 from hub.services import Services, s3_settings
 from hub.settings import Settings, environment, from_env
@@ -49,6 +49,7 @@ def create_app(settings: Settings | None = None, *, archive: Store | None = None
         account.api,
         repositories.api,
         collaborators.api,
+        tree.api,
         web,
     ):
         app.register_blueprint(blueprint)

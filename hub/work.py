@@ -97,7 +97,7 @@ class Work:
             for mpack_id in mpack_ids
         ]
         jobs.append(self.enqueue_prebuild(session, repository_id, tips))
-        return [*jobs, *self.chores.enqueue_push(session, repository_id)]
+        return [*jobs, *self.chores.enqueue_push(session, repository_id, branch=branch, head=head)]
 
     def enqueue_prebuild(self, session: Session, repository_id: UUID, tips: Sequence[str]) -> UUID:
         """Queue a build of the clone cache; joins one that waits already."""

@@ -3,6 +3,7 @@
 from hub.models.audit import Audit
 from hub.models.base import db
 from hub.models.doomed import Doomed
+from hub.models.facts import CodeIntel, LastCommits
 from hub.models.history import Branch, Commit, Snapshot
 from hub.models.mpack import FetchMpackCache, Mpack, MpackIndex
 from hub.models.principal import Principal, Token
@@ -13,9 +14,11 @@ from hub.models.repository import Membership, Repository
 __all__ = [
     "Audit",
     "Branch",
+    "CodeIntel",
     "Commit",
     "Doomed",
     "FetchMpackCache",
+    "LastCommits",
     "Membership",
     "Mpack",
     "MpackIndex",

@@ -8,6 +8,7 @@ from hub.auth import Right
 from hub.models.history import branch_heads
 from hub.models.repository import public_repositories
 from hub.prebuild import cached_mpack
+from hub.web.tree import head_tree
 from hub.wire.context import hub, opened
 
 web = Blueprint("web", __name__, template_folder="templates")
@@ -29,6 +30,8 @@ def repository(owner: str, slug: str) -> str:
     with hub().services.sessions() as session:
         heads = branch_heads(session, found.repository_id)
         cached = cached_mpack(session, found.repository_id, sorted(set(heads.values()))) if heads else None
+        head = heads.get(found.default_branch or "main")
+        tree = None if head is None else head_tree(session, found.repository_id, head, limit=SHOWN)
     return render_template(
         "web/repository.html",
         path=f"{owner}/{slug}",
@@ -37,4 +40,5 @@ def repository(owner: str, slug: str) -> str:
         heads=heads,
         ready=cached is not None,
         size=cached[1] if cached else None,
+        tree=tree,
     )
