@@ -12,7 +12,7 @@ from hub.settings import Settings, environment, from_env
 from hub.web import web
 from hub.wire import download, errors, mpack, muse, releases, transfer
 from hub.wire.codec import answer
-from hub.wire.context import Hub
+from hub.wire.context import Hub, take_page
 from hub.work import Work
 from storage import Store, open_store
 
@@ -53,6 +53,10 @@ def create_app(settings: Settings | None = None, *, archive: Store | None = None
         web,
     ):
         app.register_blueprint(blueprint)
+    # Another remote's URL to the client: the same repository, fetched in parts.
+    app.register_blueprint(muse.wire, name="parts", url_prefix="/<owner>/<slug>/-/parts", url_defaults={"page": 0})
+    app.register_blueprint(muse.wire, name="page", url_prefix="/<owner>/<slug>/-/page/<int(min=1):page>")
+    app.url_value_preprocessor(take_page)
     app.add_url_rule("/health", view_func=health)
     errors.register(app)
     return app

@@ -39,14 +39,10 @@ def difference(session: Session, repository_id: UUID, want: Sequence[str], have:
     boundary are subtracted: those of the receiver's commits, and of the parents at which sending begins. The empty
     object is always held and never sent.
     """
-    wanted = ancestors(session, repository_id, want)
-    held = ancestors(session, repository_id, have) if have else {}
-    send = [node for commit_id, node in wanted.items() if commit_id not in held]
+    send, held = lacking(session, repository_id, want, have)
     held_snapshots = {node.snapshot_id for node in held.values()}
     new_snapshots = list(dict.fromkeys(node.snapshot_id for node in send if node.snapshot_id not in held_snapshots))
-    held_objects: set[str] = {EMPTY_OBJECT_ID}
-    for _, manifest, _ in snapshots(session, repository_id, sorted(_boundary(send, held, have))):
-        held_objects.update(decode_manifest(manifest).values())
+    held_objects = boundary_objects(session, repository_id, send, held, have)
     first_path: dict[str, str] = {}
     for _, manifest, _ in snapshots(session, repository_id, new_snapshots):
         for path, object_id in decode_manifest(manifest).items():
@@ -57,7 +53,22 @@ def difference(session: Session, repository_id: UUID, want: Sequence[str], have:
     return Difference([node.commit_id for node in send], new_snapshots, objects)
 
 
-def _boundary(send: Sequence[Node], held: dict[str, Node], have: Sequence[str]) -> set[str]:
-    """Snapshots whose objects the receiver surely has, next to where sending begins."""
+def lacking(
+    session: Session, repository_id: UUID, want: Sequence[str], have: Sequence[str]
+) -> tuple[list[Node], dict[str, Node]]:
+    """The commits that the receiver lacks, parents before children, and those that it has."""
+    wanted = ancestors(session, repository_id, want)
+    held = ancestors(session, repository_id, have) if have else {}
+    return [node for commit_id, node in wanted.items() if commit_id not in held], held
+
+
+def boundary_objects(
+    session: Session, repository_id: UUID, send: Sequence[Node], held: dict[str, Node], have: Sequence[str]
+) -> set[str]:
+    """Objects that the receiver surely has: of its own commits, and of those next to where sending begins."""
     edge = {parent for node in send for parent in node.parents} | set(have)
-    return {held[commit_id].snapshot_id for commit_id in edge if commit_id in held}
+    near = {held[commit_id].snapshot_id for commit_id in edge if commit_id in held}
+    found: set[str] = {EMPTY_OBJECT_ID}
+    for _, manifest, _ in snapshots(session, repository_id, sorted(near)):
+        found.update(decode_manifest(manifest).values())
+    return found

@@ -101,8 +101,9 @@ def store_tags(session: Session, repository_id: UUID, tags: Sequence[object]) ->
         raise Invalid("tags", f"commit {unknown[0]} was not pushed here; push its branch first.")
     if not rows:
         return 0
-    statement = insert(Tag).values(list(rows.values())).on_conflict_do_nothing().returning(Tag.tag_id)
-    return len(session.execute(statement).all())
+    # As a list of parameters: one statement with all values would carry more than the driver takes.
+    statement = insert(Tag).on_conflict_do_nothing().returning(Tag.tag_id)
+    return len(session.execute(statement, list(rows.values())).all())
 
 
 def _text(record: Mapping[str, Any], key: str, prefix: str = "") -> str:

@@ -123,6 +123,25 @@ def read_objects(stream: CappedStream, object_bytes: int) -> Iterator[tuple[str,
         body.end()
 
 
+def read_ids(stream: CappedStream, name: str, most: int) -> Iterator[list[str]]:
+    """The ids of the list `name` of a body, at most `most` at a time. Raises Invalid and TooLarge while it is read."""
+    with _decoding("body"):
+        body = _Body(stream, CHUNK_BYTES)
+        for key in body.fields():
+            if key != name:
+                body.skip()
+                continue
+            some: list[str] = []
+            for place in body.places():
+                some.append(check_id(body.value(), f"{name}[{place}]"))
+                if len(some) == most:
+                    yield some
+                    some = []
+            if some:
+                yield some
+        body.end()
+
+
 def read_push(stream: CappedStream, file: BinaryIO, object_bytes: int) -> PushRequest:
     """Write the bundle of a `push` body to `file` as a pack, and say what the push asks for.
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import msgpack
 from flask import Response, request
 
 from hub.errors import Invalid, TooLarge
-from hub.manifest import check_id
+from hub.manifest import ID_BYTES, check_id
 
 MSGPACK = "application/x-msgpack"
 JSON = "application/json"
@@ -33,9 +33,10 @@ TOO_MANY = f"The body has more than {ITEMS} values; ask in smaller parts."
 class CappedStream:
     """The request's body; raises TooLarge when more than `limit` bytes come."""
 
-    def __init__(self, stream: IO[bytes], limit: int) -> None:
+    def __init__(self, stream: IO[bytes], limit: int, advice: str) -> None:
         self._stream = stream
         self._limit = limit
+        self._advice = advice
         self._left = limit
 
     def read(self, size: int = CHUNK_BYTES, /) -> bytes:
@@ -43,15 +44,15 @@ class CappedStream:
         chunk = self._stream.read(min(size, self._left + 1))
         self._left -= len(chunk)
         if self._left < 0:
-            raise TooLarge(f"The body is larger than {self._limit} bytes; send it in smaller parts.")
+            raise TooLarge(f"The body is larger than {self._limit} bytes; {self._advice}")
         return chunk
 
 
-def body(limit: int) -> CappedStream:
+def body(limit: int, advice: str = "send it in smaller parts.") -> CappedStream:
     """The request's body, at most `limit` bytes. Raises TooLarge at once when its Content-Length says more."""
     if request.content_length is not None and request.content_length > limit:
-        raise TooLarge(f"The body has {request.content_length} bytes, allowed are {limit}; send it in smaller parts.")
-    return CappedStream(request.stream, limit)
+        raise TooLarge(f"The body has {request.content_length} bytes, allowed are {limit}; {advice}")
+    return CappedStream(request.stream, limit, advice)
 
 
 def accepts_msgpack() -> bool:
@@ -64,6 +65,23 @@ def answer(data: Mapping[str, Any], status: int = 200) -> Response:
     if accepts_msgpack():
         return Response(msgpack.packb(data, use_bin_type=True), status, content_type=MSGPACK)
     return Response(json.dumps(data) + "\n", status, content_type=JSON)
+
+
+def answer_ids(name: str, ids: bytes | bytearray) -> Response:
+    """A list of ids, 32 bytes each as they come here, under one name. There may be a million of them."""
+    if not accepts_msgpack():
+        return answer({name: [ids[at : at + ID_BYTES].hex() for at in range(0, len(ids), ID_BYTES)]})
+    packer = msgpack.Packer()
+    head = packer.pack_map_header(1) + packer.pack(name) + packer.pack_array_header(len(ids) // ID_BYTES)
+
+    def chunks() -> Iterator[bytes]:
+        yield head
+        step = 1_000 * ID_BYTES
+        for start in range(0, len(ids), step):
+            some = ids[start : start + step]
+            yield b"".join(packer.pack(some[at : at + ID_BYTES].hex()) for at in range(0, len(some), ID_BYTES))
+
+    return Response(chunks(), content_type=MSGPACK)
 
 
 def read_map(limit: int = SMALL_BYTES) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 from uuid import UUID
 
-from flask import current_app, request
+from flask import current_app, g, request
 
 from hub.auth import Caller, Right, authenticate, note_use, open_repository
 from hub.errors import Unauthenticated
@@ -37,6 +37,16 @@ def asking() -> Caller | None:
             note_use(session, caller)
             session.commit()
         return caller
+
+
+def take_page(_endpoint: str | None, values: dict[str, Any] | None) -> None:
+    """Take from the URL which part of a repository it is for: see `page`."""
+    g.page = values.pop("page", None) if values else None
+
+
+def page() -> int | None:
+    """0 below `-/parts`, N below `-/page/N`, None at a repository's plain URL."""
+    return cast("int | None", g.page)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterable
 
 from flask import Blueprint, Response, request
 
@@ -10,16 +11,18 @@ from hub.auth import Right
 from hub.errors import Invalid
 from hub.held import held_objects
 from hub.models.history import branch_heads, generations, head_snapshots
+from hub.models.sets import BITE
 from hub.pack.reader import FileSource, PackReader
 from hub.push import read_incoming, receive
 from hub.staging import stage_objects
 from hub.uploads import collect_uploads, presign_objects, require_right_uploads
 from hub.wire import bundle, pull
-from hub.wire.codec import MSGPACK, answer, body, read_map, take_ids
-from hub.wire.context import hub, opened
+from hub.wire.codec import JSON, MSGPACK, answer, answer_ids, body, read_map, take_ids
+from hub.wire.context import hub, opened, page
 
 wire = Blueprint("muse", __name__, url_prefix="/<owner>/<slug>")
 NEGOTIATE_IDS = 256
+IN_STEPS = "push in steps: `muse branch p1 <an old commit>; muse push origin p1`, then a later one, then the branch."
 
 
 @wire.get("/refs")
@@ -46,12 +49,19 @@ def refs(owner: str, slug: str) -> Response:
 def filter_objects(owner: str, slug: str) -> Response:
     """Which of these objects the repository lacks."""
     repository = opened(owner, slug, Right.WRITE)
-    object_ids = take_ids(read_map(hub().services.settings.max_body_bytes), "object_ids")
-    # What was uploaded straight into the store is looked for here, so that an interrupted push goes on.
-    collect_uploads(hub().services, repository.repository_id, object_ids)
-    with hub().services.sessions() as session:
-        held = held_objects(session, repository.repository_id, object_ids)
-    return answer({"missing": [object_id for object_id in object_ids if object_id not in held]})
+    services = hub().services
+    if request.mimetype == JSON:
+        batches: Iterable[list[str]] = [take_ids(read_map(), "object_ids")]
+    else:
+        batches = bundle.read_ids(body(services.settings.max_body_bytes), "object_ids", BITE)
+    missing = bytearray()
+    for object_ids in batches:
+        # What was uploaded straight into the store is looked for here, so that an interrupted push goes on.
+        collect_uploads(services, repository.repository_id, object_ids)
+        with services.sessions() as session:
+            held = held_objects(session, repository.repository_id, object_ids)
+        missing += bytes.fromhex("".join(object_id for object_id in object_ids if object_id not in held))
+    return answer_ids("missing", missing)
 
 
 @wire.post("/presign")
@@ -82,7 +92,9 @@ def push(owner: str, slug: str) -> Response:
     repository = opened(owner, slug, Right.WRITE)
     services = hub().services
     with tempfile.TemporaryFile() as file:
-        asked = bundle.read_push(body(services.settings.max_bundle_bytes), file, services.settings.max_object_bytes)
+        asked = bundle.read_push(
+            body(services.settings.max_bundle_bytes, IN_STEPS), file, services.settings.max_object_bytes
+        )
         incoming = read_incoming(
             PackReader.open(FileSource(file)),
             file,
@@ -109,19 +121,26 @@ def negotiate(owner: str, slug: str) -> Response:
     with hub().services.sessions() as session:
         known = generations(session, repository.repository_id, have)
         ack = [commit_id for commit_id in have if commit_id in known]
-        ready = pull.is_ready(session, repository.repository_id, want, ack)
+        # For parts the client must name all its commits: what comes next depends on them.
+        most = pull.READY_COMMITS if page() is None else 0
+        ready = pull.is_ready(session, repository.repository_id, want, ack, most=most)
     common = max(ack, key=lambda commit_id: known[commit_id], default=None)
     return answer({"ack": ack, "common_base": common, "ready": ready})
 
 
 @wire.post("/fetch")
 def fetch(owner: str, slug: str) -> Response:
-    """All that `want` reaches and `have` doesn't, in one answer."""
+    """All that `want` reaches and `have` doesn't, in one answer; below `-/parts` and `-/page/N`, a part of it."""
     repository = opened(owner, slug, Right.READ)
     data = read_map()
     want, have = take_ids(data, "want"), take_ids(data, "have")
     remote = f"{request.host_url}{owner}/{slug}"
-    plan = pull.plan_fetch(hub().services, hub().work, repository.repository_id, want, have, remote=remote)
+    services, number = hub().services, page()
+    plan: pull.Stored | pull.Planned
+    if number is None:
+        plan = pull.plan_fetch(services, hub().work, repository.repository_id, want, have, remote=remote)
+    else:
+        plan = pull.plan_part(services, repository.repository_id, want, have, number, remote=remote)
     response = Response(plan.chunks(), content_type=MSGPACK)
     if isinstance(plan, pull.Stored):
         response.content_length = plan.size

@@ -9,13 +9,14 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
-from hub.difference import Difference, difference, known_commits
+from hub.difference import Difference, difference, known_commits, lacking
 from hub.errors import FetchNotIndexed, NotReady, TooLarge
 from hub.fetch import raise_failure
 from hub.fetch_body import ANSWER_BYTES, body_chunks, body_size, body_tail
 from hub.keys import body_key
 from hub.locate import BlockReader, Place, in_file_order, locate_objects
-from hub.models.history import Node, ancestors, branch_heads, generations
+from hub.models.history import branch_heads, generations
+from hub.parts import NeedsPages, oldest_part, page_of_next
 from hub.prebuild import Prebuilt, prebuilt
 from hub.services import Services
 from hub.work import Work, live_index_jobs
@@ -62,8 +63,8 @@ class Planned:
     contents: Difference
     places: list[Place]
     tail: bytes
-    size: int
-    """Bytes of the answer."""
+    size: int | None
+    """Bytes of the answer; None when only a bound was worked out."""
 
     def chunks(self) -> Iterator[bytes]:
         """The answer, piece by piece, assembled from byte ranges of the stored packs."""
@@ -104,12 +105,41 @@ def plan_fetch(
     return Planned(services, repository_id, contents, places, tail, size + len(tail))
 
 
-def is_ready(session: Session, repository_id: UUID, want: Sequence[str], ack: Sequence[str]) -> bool:
-    """Whether a fetch with `have` = `ack` is small: nothing to send, or no root commit and not many commits."""
-    wanted = ancestors(session, repository_id, known_commits(session, repository_id, want))
-    held = ancestors(session, repository_id, ack) if ack else {}
-    send: list[Node] = [node for commit_id, node in wanted.items() if commit_id not in held]
-    return all(node.parents for node in send) and len(send) <= READY_COMMITS
+def plan_part(
+    services: Services, repository_id: UUID, want: Sequence[str], have: Sequence[str], page: int, *, remote: str
+) -> Planned:
+    """Plan an answer with the oldest commits that fit; with a `page` above 0, that page of the next commit.
+
+    Raises what `plan_fetch` does; TooLarge says how to get a commit that does not fit by itself.
+    """
+    with services.sessions() as session:
+        wanted = known_commits(session, repository_id, want)
+        known = list(generations(session, repository_id, have))
+        heads = branch_heads(session, repository_id)
+        tail = body_tail(heads)
+        limit = ANSWER_BYTES - len(tail)
+
+        def locate(object_ids: Sequence[str]) -> list[Place]:
+            return locate_when_indexed(session, repository_id, object_ids)
+
+        try:
+            if page:
+                part = page_of_next(session, repository_id, wanted, known, locate, page=page, limit=limit)
+            else:
+                part = oldest_part(session, repository_id, wanted, known, locate, limit=limit)
+        except NeedsPages as error:
+            url, branch = _shown(remote, wanted, heads)
+            raise TooLarge(
+                f"{error.sentence} For N = 1 to {error.pages}: `muse remote set-url origin {url}/-/page/N; "
+                f"muse pull --no-merge origin {branch}`. Then set the URL back to …/-/parts and go on."
+            ) from None
+    return Planned(services, repository_id, part.contents, in_file_order(part.places), tail, None)
+
+
+def is_ready(session: Session, repository_id: UUID, want: Sequence[str], ack: Sequence[str], *, most: int) -> bool:
+    """Whether a fetch with `have` = `ack` is small: nothing to send, or no root commit and at most `most` commits."""
+    send, _ = lacking(session, repository_id, known_commits(session, repository_id, want), ack)
+    return all(node.parents for node in send) and len(send) <= most
 
 
 def locate_when_indexed(session: Session, repository_id: UUID, object_ids: Sequence[str]) -> list[Place]:
@@ -155,11 +185,15 @@ def _refuse_large(size: int, tail: bytes, remote: str, want: Iterable[str], head
     """Raise TooLarge, with a way to the repository, when the client would not read so much."""
     if size + len(tail) <= ANSWER_BYTES:
         return
-    branch = next((name for name, head in heads.items() if head in want), "BRANCH")
-    branch = branch if len(branch) <= BRANCH_MAX else "BRANCH"
-    url = remote if len(remote) <= URL_MAX else "URL"
+    url, branch = _shown(remote, want, heads)
     raise TooLarge(
         f"This is {(size >> 20) or 1} MiB, and the Muse client takes 64. Use `packhouse clone`, or get it in parts: "
         f"`muse init; muse remote add origin {url}/-/parts`, then `muse pull --no-merge origin {branch}` until it says "
         f"«Fetched 0 commit(s)», then `muse pull origin {branch}`."
     )
+
+
+def _shown(remote: str, want: Iterable[str], heads: Mapping[str, str]) -> tuple[str, str]:
+    """The remote's URL and the branch as a refusal can show them."""
+    branch = next((name for name, head in heads.items() if head in want), "BRANCH")
+    return remote if len(remote) <= URL_MAX else "URL", branch if len(branch) <= BRANCH_MAX else "BRANCH"

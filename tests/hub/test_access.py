@@ -110,6 +110,19 @@ def test_private_repository_is_not_there_for_strangers(world: World, callers: di
             assert statuses(world, base, ALL, callers[name]) == {404}
 
 
+@pytest.mark.parametrize("part", ["/-/parts", "/-/page/1"])
+def test_remote_url_for_parts_opens_nothing(world: World, callers: dict[str, str | None], part: str) -> None:
+    """The Muse client's routes are there as well, with the same rights."""
+    prefixes = ("GET {}/refs", "POST {}/negotiate", "POST {}/fetch", "POST {}/filter-objects", "POST {}/presign")
+    routes = {route: data for route, data in (READS | WRITES).items() if route in (*prefixes, "POST {}/push/objects")}
+    with Unchanged(world):
+        assert statuses(world, f"/alice/secret{part}", routes, callers["stranger"]) == {404}
+        assert statuses(world, f"/alice/secret{part}", routes, callers["revoked"]) == {401}
+        writes = {route: data for route, data in routes.items() if route in WRITES}
+        assert statuses(world, f"/alice/data{part}", writes, callers["reader"]) == {403}
+        assert statuses(world, f"/alice/secret{part}", routes, callers["writer"]) <= FINE
+
+
 def test_private_repository_sounds_like_one_that_does_not_exist(world: World, callers: dict[str, str | None]) -> None:
     for route, data in ALL.items():
         for muse in (True, False):
@@ -199,8 +212,13 @@ class TestScope:
         assert statuses(world, "/root/open", WRITES | ADMINS, only) == {403}
 
 
+PARTS = re.compile(r"/-/(parts|page/<int\(min=1\):page>)")
+"""The Muse client's routes once more, below other remote URLs."""
+
+
 def shape(route: str) -> str:
     """The route without the id of a push, the tag of a release and the like."""
+    route = PARTS.sub("", route)
     return re.sub(r"/(pushes|releases|collaborators)/.*", r"/\1/…", route)
 
 

@@ -17,10 +17,13 @@ PARAMETERS = {
     "<name>": "NAME", "<path:name>": "NAME",
 }  # fmt: skip
 
+PARTS = re.compile(r"/-/(parts|page/<int\(min=1\):page>)")
+"""The Muse client's routes once more, below other remote URLs: the page says so once."""
+
 
 def as_documented(rule: str) -> str:
     """The rule below its repository, its parameters as the page writes them."""
-    path = rule.removeprefix("/<owner>/<slug>")
+    path = PARTS.sub("", rule).removeprefix("/<owner>/<slug>")
     return re.sub("<[^>]*>", lambda found: PARAMETERS[found[0]], path)
 
 

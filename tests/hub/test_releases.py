@@ -145,6 +145,12 @@ def test_one_label_sits_on_many_commits_and_a_tag_never_moves(world: World, hist
     assert msgpack.unpackb(again.data) == {"stored": 1}
 
 
+def test_many_tags_are_one_request(world: World, tip: str) -> None:
+    """More than one statement could carry as parameters."""
+    answer = world.post("/tags", {"tags": [tag(tip, f"t{number}") for number in range(14_000)]}, muse=True)
+    assert msgpack.unpackb(answer.data) == {"stored": 14_000}
+
+
 @pytest.mark.parametrize("wrong", [[1], [{"tag_id": "t"}], "x", [tag("f" * 64, "t")]])
 def test_a_bad_tag_is_refused(world: World, tip: str, wrong: object) -> None:
     assert tip
