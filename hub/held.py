@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from sqlalchemy import bindparam, text
-from sqlalchemy.dialects.postgresql import ARRAY, BYTEA
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from hub.models.sets import bites
@@ -40,8 +39,6 @@ def adopt_staged(session: Session, repository_id: UUID, object_ids: Iterable[str
     return sorted(adopted)
 
 
-IDS = bindparam("ids", type_=ARRAY(BYTEA))
-
 HELD = text("""
 SELECT entity_id FROM hub.mpack_index
 WHERE repository_id = :repository_id AND kind = 1 AND entity_id = ANY(:ids)
@@ -50,7 +47,7 @@ SELECT held.object_id
 FROM hub.mpack, unnest(object_ids) held (object_id)
 WHERE repository_id = :repository_id AND indexed_at IS NULL AND state <> 'quarantined'
     AND held.object_id = ANY(:ids)
-""").bindparams(IDS)
+""")
 
 ADOPT = text("""
 WITH wanted AS (
@@ -67,4 +64,4 @@ UPDATE hub.mpack SET state = 'live'
 WHERE repository_id = :repository_id AND state = 'staged'
     AND object_ids && ARRAY(SELECT object_id FROM wanted)
 RETURNING mpack_id
-""").bindparams(IDS)
+""")

@@ -8,14 +8,14 @@ from itertools import islice
 from typing import BinaryIO
 from uuid import UUID
 
-from sqlalchemy import bindparam, select, text, update
-from sqlalchemy.dialects.postgresql import ARRAY, BYTEA
+from sqlalchemy import select, text, update
 from sqlalchemy.orm import Session
 
 from hub.archive import download_pack
 from hub.errors import CorruptMpack, HubError
 from hub.keys import mpack_id_of
 from hub.models import Mpack
+from hub.models.sets import Ids
 from hub.pack.format import Block, Entry
 from hub.pack.reader import FileSource, PackReader
 from hub.services import Services
@@ -86,7 +86,7 @@ def _write_entries(session: Session, repository_id: UUID, mpack_id: str, entries
             "repository_id": repository_id,
             "mpack_id": bytes.fromhex(mpack_id),
             "kinds": [int(entry.kind) for entry in entries],
-            "ids": [bytes.fromhex(entry.entity_id) for entry in entries],
+            "ids": Ids(bytes.fromhex(entry.entity_id) for entry in entries),
             "blocks": [entry.block for entry in entries],
             "offsets": [entry.offset for entry in entries],
             "lengths": [entry.raw_length for entry in entries],
@@ -111,4 +111,4 @@ FROM unnest(
     CAST(:kinds AS smallint[]), :ids, CAST(:blocks AS integer[]),
     CAST(:offsets AS bigint[]), CAST(:lengths AS bigint[])
 ) given (kind, entity_id, block, raw_offset, raw_length)
-""").bindparams(bindparam("ids", type_=ARRAY(BYTEA)))
+""")

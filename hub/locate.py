@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import bindparam, text
-from sqlalchemy.dialects.postgresql import ARRAY, BYTEA
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from hub.errors import CorruptMpack, FetchNotIndexed, Invalid
@@ -184,4 +183,4 @@ FROM hub.mpack_index i
 JOIN hub.mpack_block b USING (repository_id, mpack_id, block)
 WHERE i.repository_id = :repository_id AND i.kind = :kind AND i.entity_id = ANY(:ids)
 ORDER BY i.entity_id, i.mpack_id
-""").bindparams(bindparam("ids", type_=ARRAY(BYTEA)))
+""")

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID
 
-from sqlalchemy import bindparam, text
-from sqlalchemy.dialects.postgresql import ARRAY, BYTEA
+from sqlalchemy import text
 
 from hub.errors import Invalid
 from hub.held import held_objects
@@ -105,18 +104,16 @@ def require_right_uploads(wrong: list[str]) -> None:
         raise Invalid(f"objects[{wrong[0]}]", "its upload had other bytes, or too many; it is removed. Push again.")
 
 
-IDS = bindparam("ids", type_=ARRAY(BYTEA))
-
 REMEMBER = text("""
 INSERT INTO hub.presigned_object (repository_id, object_id)
 SELECT :repository_id, unnest(:ids)
 ON CONFLICT (repository_id, object_id) DO UPDATE SET presigned_at = now()
-""").bindparams(IDS)
+""")
 
 PRESIGNED = text("""
 SELECT object_id FROM hub.presigned_object WHERE repository_id = :repository_id AND object_id = ANY(:ids)
-""").bindparams(IDS)
+""")
 
 FORGET = text("""
 DELETE FROM hub.presigned_object WHERE repository_id = :repository_id AND object_id = ANY(:ids)
-""").bindparams(IDS)
+""")

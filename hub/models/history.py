@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from sqlalchemy import DateTime, FetchedValue, ForeignKey, bindparam, select, text
-from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, insert
+from sqlalchemy import DateTime, FetchedValue, ForeignKey, select, text
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from hub.models.base import Digest, Model
-from hub.models.sets import bites
+from hub.models.sets import Ids, bites
 
 
 class Snapshot(Model):
@@ -109,14 +109,14 @@ def is_ancestor(session: Session, repository_id: UUID, ancestor: str, descendant
 
     Walks from the descendants and never below the ancestor's generation: an ancestor's is always smaller.
     """
-    start = [bytes.fromhex(commit_id) for commit_id in descendants]
+    start = Ids(bytes.fromhex(commit_id) for commit_id in descendants)
     parameters = {"repository_id": repository_id, "old": bytes.fromhex(ancestor), "ids": start}
     return bool(session.execute(IS_ANCESTOR, parameters).scalar_one())
 
 
 def ancestors(session: Session, repository_id: UUID, commit_ids: Iterable[str]) -> dict[str, Node]:
     """The commits themselves and all their ancestors, parents before children."""
-    start = [bytes.fromhex(commit_id) for commit_id in commit_ids]
+    start = Ids(bytes.fromhex(commit_id) for commit_id in commit_ids)
     rows = session.execute(ANCESTORS, {"repository_id": repository_id, "ids": start})
     return {
         bytes(row.commit_id).hex(): Node(
@@ -154,15 +154,13 @@ def move_branch(session: Session, repository_id: UUID, name: str, head: str) -> 
     )
 
 
-IDS = bindparam("ids", type_=ARRAY(BYTEA))
-
 GENERATIONS = text(
     "SELECT commit_id, generation FROM hub.commit WHERE repository_id = :repository_id AND commit_id = ANY(:ids)"
-).bindparams(IDS)
+)
 
 KNOWN_SNAPSHOTS = text(
     "SELECT snapshot_id FROM hub.snapshot WHERE repository_id = :repository_id AND snapshot_id = ANY(:ids)"
-).bindparams(IDS)
+)
 
 IS_ANCESTOR = text("""
 WITH RECURSIVE floor AS (
@@ -178,7 +176,7 @@ WITH RECURSIVE floor AS (
     WHERE parent.generation >= (SELECT generation FROM floor)
 )
 SELECT EXISTS (SELECT FROM walk WHERE commit_id = :old)
-""").bindparams(IDS)
+""")
 
 ANCESTORS = text("""
 WITH RECURSIVE walk (commit_id) AS (
@@ -193,18 +191,18 @@ WITH RECURSIVE walk (commit_id) AS (
 SELECT c.commit_id, c.snapshot_id, c.parent_commit_id, c.parent2_commit_id, c.generation
 FROM walk JOIN hub.commit c ON c.repository_id = :repository_id AND c.commit_id = walk.commit_id
 ORDER BY c.generation, c.commit_id
-""").bindparams(IDS)
+""")
 
 RECORDS = text("""
 SELECT c.record
 FROM unnest(:ids) WITH ORDINALITY given (commit_id, place)
 JOIN hub.commit c ON c.repository_id = :repository_id AND c.commit_id = given.commit_id
 ORDER BY given.place
-""").bindparams(IDS)
+""")
 
 SNAPSHOTS = text("""
 SELECT s.snapshot_id, s.manifest, s.created_at
 FROM unnest(:ids) WITH ORDINALITY given (snapshot_id, place)
 JOIN hub.snapshot s ON s.repository_id = :repository_id AND s.snapshot_id = given.snapshot_id
 ORDER BY given.place
-""").bindparams(IDS)
+""")

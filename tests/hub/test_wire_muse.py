@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -134,15 +133,14 @@ class TestObjects:
         assert len(ask(world, "/filter-objects", {"object_ids": ids})["missing"]) == 100_000
 
     @pytest.mark.slow
-    def test_a_million_ids_are_one_request_in_bounded_memory(self, world: World) -> None:
-        """Decoded at once they would be some 400 MB. As many as the cap of a body lets in."""
+    def test_300000_ids_are_one_request_in_bounded_memory(self, world: World) -> None:
+        """Decoded at once they would be some 120 MB. What is in memory does not grow with their number."""
         held = {"objects": [{"object_id": records.object_id(b"a"), "content": b"a"}]}
         ask(world, "/push/objects", held)
-        count = 1_000_000
+        count = 300_000
         ids = b"".join(b"\xd9\x40%064x" % number for number in range(count - 1))
         body = b"\x81" + msgpack.packb("object_ids") + b"\xdd" + count.to_bytes(4, "big") + ids
         body += msgpack.packb(records.object_id(b"a"))
-        begun = time.monotonic()
         tracemalloc.start()
         answer = world.client.post(
             "/alice/data/filter-objects", data=body, content_type=MSGPACK,
@@ -152,8 +150,7 @@ class TestObjects:
         tracemalloc.stop()
         assert answer.status_code == 200
         assert len(answer.data) == 1 + 8 + 5 + 66 * (count - 1)
-        assert peak < 160_000_000
-        assert time.monotonic() - begun < 60
+        assert peak < 80_000_000
 
     def test_large_objects_go_inline(self, world: World) -> None:
         assert ask(world, "/presign", {"object_ids": [ID], "direction": "put"}) == {"presigned": {}, "inline": [ID]}
