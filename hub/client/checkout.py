@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from hub.client.errors import LocalConflict, VerificationFailed, printable
 from hub.client.progress import Progress
 from hub.client.tree import Skipped, is_reserved
+from hub.pack.format import CHUNK, MAX_OBJECT_BLOCK, Block, Kind
 from hub.pack.reader import PackReader
+from hub.pack.verify import check_object_block
 from hub.records import EMPTY_OBJECT_ID, Snapshot
 
+THREADS = min(4, os.cpu_count() or 1)
+"""Hashing, decompressing and writing of large objects let other threads run meanwhile."""
 
-def write_tree(reader: PackReader, snapshot: Snapshot, root: Path, progress: Progress) -> tuple[Skipped, ...]:
-    """Write all files of `snapshot` below the empty directory `root`; return what was left out.
 
-    Left out is what lies in a `.git`, `.muse` or `.packhouse`: a clone must not bring configuration or hooks
-    that another program obeys. The pack must have passed `verify_pack` and `check_complete`. Raises
-    LocalConflict when the file system cannot hold the tree, VerificationFailed for a path that leads out.
+def write_tree(
+    file: BinaryIO, reader: PackReader, snapshot: Snapshot, root: Path, progress: Progress
+) -> tuple[Skipped, ...]:
+    """Write all files of `snapshot` below the empty directory `root`; verify all objects of the pack in `file`.
+
+    Returns what was left out: what lies in a `.git`, `.muse` or `.packhouse`, for a clone must not bring
+    configuration or hooks that another program obeys. The pack must have passed `verify_records` and
+    `check_complete`. What was written is worth nothing when this raises: LocalConflict when the file system
+    cannot hold the tree, VerificationFailed for a path that leads out, Invalid for an object that is not its id.
     """
     places: dict[str, list[str]] = {}
     skipped: list[Skipped] = []
@@ -29,19 +41,53 @@ def write_tree(reader: PackReader, snapshot: Snapshot, root: Path, progress: Pro
         else:
             places.setdefault(object_id, []).append(path)
     files = Files(root)
-    progress.begin("Writing files", sum(map(len, places.values())))
+    progress.begin("Verifying and writing", sum(block.raw_length for block in reader.blocks), "bytes")
     for path in places.pop(EMPTY_OBJECT_ID, []):
         files.write(path, ())
-    for entry, chunks in reader.iter_objects():
-        paths = places.pop(entry.entity_id, [])
-        if paths:
-            files.write(paths[0], chunks)
-            for path in paths[1:]:
-                files.copy(paths[0], path)
-            progress.at(files.written)
-    if places:
-        raise VerificationFailed(f"The pack lacks object {min(places)}.")
+
+    def unpack(block: Block) -> int:
+        for entry, content in check_object_block(reader, block, _stored(file, block)):
+            paths = places.get(entry.entity_id)
+            if paths is None:
+                for _ in content:
+                    pass
+            else:
+                files.write(paths[0], content)
+                for path in paths[1:]:
+                    files.copy(paths[0], path)
+        return block.raw_length
+
+    done = 0
+    for raw_length in in_threads(unpack, (block for block in reader.blocks if block.kind is Kind.OBJECT)):
+        done += raw_length
+        progress.at(done)
     return tuple(skipped)
+
+
+def in_threads(work: Callable[[Block], int], blocks: Iterable[Block]) -> Iterator[int]:
+    """Do `work` for every block, for several large ones at once, and give the results. The first error ends it all."""
+    waiting: deque[Future[int]] = deque()
+    with ThreadPoolExecutor(THREADS) as pool:
+        try:
+            for block in blocks:
+                if block.raw_length <= MAX_OBJECT_BLOCK:
+                    # Many small files are work for the interpreter, which threads only disturb.
+                    yield work(block)
+                else:
+                    waiting.append(pool.submit(work, block))
+                if len(waiting) > THREADS:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _stored(file: BinaryIO, block: Block) -> Iterator[bytes]:
+    """Read a block by itself: the position of `file` is nobody's here."""
+    end = block.offset + block.stored_length
+    for offset in range(block.offset, end, CHUNK):
+        yield os.pread(file.fileno(), min(CHUNK, end - offset), offset)
 
 
 class Files:
@@ -49,7 +95,6 @@ class Files:
 
     def __init__(self, root: Path) -> None:
         """Begin below the existing directory `root`."""
-        self.written = 0
         self._root = root.resolve(strict=True)
         self._directories = {self._root}
 
@@ -59,7 +104,6 @@ class Files:
             target = self._place(path)
             with target.open("xb") as out:
                 out.writelines(chunks)
-        self.written += 1
 
     def copy(self, source: str, path: str) -> None:
         """Write a file of the same content as `source`. Raises LocalConflict, VerificationFailed."""
@@ -67,7 +111,6 @@ class Files:
             target = self._place(path)
             with self._root.joinpath(source).open("rb") as content, target.open("xb") as out:
                 shutil.copyfileobj(content, out)
-        self.written += 1
 
     def _place(self, path: str) -> Path:
         """Return where `path` goes, its directory made.

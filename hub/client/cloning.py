@@ -18,7 +18,7 @@ from hub.client.tree import Skipped
 from hub.client.workdir import Workdir
 from hub.errors import HubError
 from hub.pack.format import Limits
-from hub.pack.verify import verify_pack
+from hub.pack.verify import verify_records
 from hub.records import Invalid, check_branch
 
 
@@ -61,11 +61,11 @@ def clone(
         progress.begin("Verifying", None)
         with incoming.open("rb") as file:
             try:
-                reader = verify_pack(file, limits=Limits(), expect_id=offer.mpack_id)
+                reader = verify_records(file, limits=Limits())
                 commits, snapshot = check_complete(reader, offer.tips.values(), keep=offer.tips[chosen])
                 if snapshot is None:
                     raise VerificationFailed(f"The hub sent an incomplete pack: it lacks the files of {chosen}.")
-                skipped = write_tree(reader, snapshot, building, progress)
+                skipped = write_tree(file, reader, snapshot, building, progress)
             except HubError as error:
                 raise VerificationFailed(f"The received pack is damaged: {error.sentence}.") from None
         incoming.rename(workdir.pack_path(building, offer.mpack_id))

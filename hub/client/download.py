@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 from typing import IO
-
-from urllib3.response import BaseHTTPResponse
 
 from hub.client.errors import NoAnswer, Refused, VerificationFailed
 from hub.client.http import MIB, Http
 from hub.client.links import link_error
 from hub.client.patience import Patience
 from hub.client.progress import Progress
-
-CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
+from hub.client.ranges import RANGE_BYTES, NoRanges, Ranges, is_range
 
 
 class Download:
     """A pack on its way into a file. `receive` may be called again, with a new link, after LinkRefused.
 
-    What has arrived stays: a cut connection is continued by a range request where the server knows ranges.
+    A large pack comes in ranges over several connections, where the server knows ranges. What has arrived stays:
+    what was cut is continued by a range request.
     """
 
     def __init__(self, http: Http, path: Path, mpack_id: str, size: int, progress: Progress) -> None:
@@ -32,12 +29,28 @@ class Download:
         self._progress = progress
         self._digest = hashlib.sha256()
         self._done = 0
+        self._ranges = Ranges(http, path, size, progress) if size > RANGE_BYTES else None
 
     def receive(self, url: str, patience: Patience) -> None:
         """Fetch what is still missing and check the whole.
 
         Raises VerificationFailed when the bytes are not the promised ones, LinkRefused, Refused, Unreachable.
         """
+        digest = ""
+        if self._ranges is not None:
+            try:
+                digest = self._ranges.receive(url, patience)
+            except NoRanges:
+                self._ranges = None
+                self._path.unlink()
+        if self._ranges is None:
+            digest = self._receive_as_one(url, patience)
+        if digest != self.mpack_id:
+            raise VerificationFailed(
+                f"The downloaded pack is not {self.mpack_id}: its bytes have another digest. Try again."
+            )
+
+    def _receive_as_one(self, url: str, patience: Patience) -> str:
         renewed_at = self._done
         with self._path.open("ab") as out:
             while self._done < self._size:
@@ -49,17 +62,14 @@ class Download:
                         renewed_at = self._done
                         patience.renew()
                     patience.wait_or_raise(error)
-        if self._digest.hexdigest() != self.mpack_id:
-            raise VerificationFailed(
-                f"The downloaded pack is not {self.mpack_id}: its bytes have another digest. Try again."
-            )
+        return self._digest.hexdigest()
 
     def _receive_once(self, url: str, out: IO[bytes]) -> None:
         headers = {"Range": f"bytes={self._done}-"} if self._done else {}
         with self._http.open("GET", url, headers=headers) as response:
             if response.status == 200:
                 self._restart(out)
-            elif not (response.status == 206 and self._continues(response)):
+            elif not (self._done and is_range(response, self._done, self._size, self._size)):
                 raise link_error(response, "download")
             for chunk in response.stream(MIB, decode_content=False):
                 self._keep(chunk, out)
@@ -70,12 +80,6 @@ class Download:
         out.truncate(0)
         self._digest = hashlib.sha256()
         self._done = 0
-
-    def _continues(self, response: BaseHTTPResponse) -> bool:
-        match = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
-        return (
-            self._done > 0 and match is not None and int(match[1]) == self._done and match[3] in {"*", str(self._size)}
-        )
 
     def _keep(self, chunk: bytes, out: IO[bytes]) -> None:
         if self._done + len(chunk) > self._size:

@@ -30,7 +30,7 @@ class Http:
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._pool = urllib3.PoolManager(
-            num_pools=4, maxsize=4, retries=False, blocksize=MIB, headers={"User-Agent": "packhouse"}
+            num_pools=4, maxsize=8, retries=False, blocksize=MIB, headers={"User-Agent": "packhouse"}
         )
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 from hub.errors import Invalid, TooLarge
 from hub.pack.blocks import check_stored, raw_chunks
 from hub.pack.content import check_content
-from hub.pack.format import CHUNK, HEADER, Block, Kind, Limits
+from hub.pack.format import CHUNK, HEADER, Block, Entry, Kind, Limits
 from hub.pack.reader import FileSource, PackReader, block_commits, block_snapshots
 
 if TYPE_CHECKING:
@@ -31,26 +31,22 @@ def verify_pack(file: BinaryIO, *, limits: Limits, expect_id: str | None = None)
     Raises Invalid saying what is wrong and where, TooLarge for the limits, and nothing else, whatever the
     bytes are.
     """
-    source = FileSource(file)
-    if source.size > limits.max_file:
-        raise TooLarge(f"the mpack has {source.size} bytes; at most {limits.max_file} are allowed")
-    reader = PackReader.open(source, limits)
-    digest = hashlib.sha256()
-    header = source.read_at(0, len(HEADER))
-    if header != HEADER:
-        raise Invalid("mpack.header", "is not that of an mpack of version 1")
-    digest.update(header)
+    reader, source = _open(file, limits)
+    digest = hashlib.sha256(HEADER)
     rows = limits.max_rows
     for block in reader.blocks:
         stored = _digested(reader.stored_chunks(block), digest)
-        raw = raw_chunks(check_stored(stored, block), block)
+        if block.kind is Kind.OBJECT:
+            for _, content in check_object_block(reader, block, stored):
+                for _ in content:
+                    pass
+            continue
+        raw = b"".join(raw_chunks(check_stored(stored, block), block))
         if block.kind is Kind.SNAPSHOT:
-            rows = _check_snapshots(reader, block, b"".join(raw), rows)
-        elif block.kind is Kind.COMMIT:
-            for _ in block_commits(b"".join(raw), reader.entries.of_block(block)):
-                pass
+            rows = _check_snapshots(reader, block, raw, rows)
         else:
-            _check_objects(reader, block, raw)
+            for _ in block_commits(raw, reader.entries.of_block(block)):
+                pass
     end = reader.blocks[-1].offset + reader.blocks[-1].stored_length if reader.blocks else len(HEADER)
     for offset in range(end, source.size, CHUNK):
         digest.update(source.read_at(offset, min(CHUNK, source.size - offset)))
@@ -59,22 +55,58 @@ def verify_pack(file: BinaryIO, *, limits: Limits, expect_id: str | None = None)
     return reader
 
 
+def verify_records(file: BinaryIO, *, limits: Limits) -> PackReader:
+    """Check header, footer, index, and every snapshot and commit of the pack in `file`; return it opened.
+
+    What is left to check are the objects, each by `check_object_block`, and the whole file's digest. Raises Invalid
+    and TooLarge like `verify_pack`.
+    """
+    reader, _ = _open(file, limits)
+    rows = limits.max_rows
+    for block in reader.blocks:
+        if block.kind is Kind.SNAPSHOT:
+            rows = _check_snapshots(reader, block, reader.raw_block(block), rows)
+    for _ in reader.commits():
+        pass
+    return reader
+
+
+def check_object_block(
+    reader: PackReader, block: Block, stored: Iterable[bytes]
+) -> Iterator[tuple[Entry, Iterable[bytes]]]:
+    """Give every object of a block, whose stored bytes are `stored`, with its content.
+
+    The content of a block's only object comes in pieces and is checked at its end, others are checked before they
+    are given. Raises Invalid.
+    """
+    raw = raw_chunks(check_stored(stored, block), block)
+    if block.entry_count == 1:
+        entry = reader.entries[block.first_entry]
+        yield entry, check_content(raw, entry.entity_id)
+        return
+    data = b"".join(raw)
+    for entry in reader.entries.of_block(block):
+        content = data[entry.offset : entry.offset + entry.raw_length]
+        real = hashlib.sha256(content).hexdigest()
+        if real != entry.entity_id:
+            raise Invalid(f"objects[{entry.entity_id}]", f"its content has the id {real}")
+        yield entry, (content,)
+
+
+def _open(file: BinaryIO, limits: Limits) -> tuple[PackReader, FileSource]:
+    source = FileSource(file)
+    if source.size > limits.max_file:
+        raise TooLarge(f"the mpack has {source.size} bytes; at most {limits.max_file} are allowed")
+    reader = PackReader.open(source, limits)
+    if source.read_at(0, len(HEADER)) != HEADER:
+        raise Invalid("mpack.header", "is not that of an mpack of version 1")
+    return reader, source
+
+
 def _digested(chunks: Iterable[bytes], digest: _Digest) -> Iterator[bytes]:
     for chunk in chunks:
         digest.update(chunk)
         yield chunk
-
-
-def _check_objects(reader: PackReader, block: Block, raw: Iterator[bytes]) -> None:
-    if block.entry_count == 1:
-        for _ in check_content(raw, reader.entries.raw_id(block.first_entry).hex()):
-            pass
-        return
-    data = memoryview(b"".join(raw))
-    for entry in reader.entries.of_block(block):
-        real = hashlib.sha256(data[entry.offset : entry.offset + entry.raw_length]).hexdigest()
-        if real != entry.entity_id:
-            raise Invalid(f"objects[{entry.entity_id}]", f"its content has the id {real}")
 
 
 def _check_snapshots(reader: PackReader, block: Block, raw: bytes, rows: int) -> int:

@@ -103,9 +103,10 @@ class ScriptedServer:
                 status, body, headers = reply.status, reply.body, dict(reply.headers)
                 wanted = asked.headers.get("Range")
                 if reply.ranged and wanted:
-                    start = int(wanted.removeprefix("bytes=").removesuffix("-"))
-                    headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
-                    status, body = 206, body[start:]
+                    start, _, last = wanted.removeprefix("bytes=").partition("-")
+                    end = int(last) + 1 if last else len(body)
+                    headers["Content-Range"] = f"bytes {start}-{end - 1}/{len(body)}"
+                    status, body = 206, body[int(start) : end]
                 self.send_response(status)
                 for name, text in headers.items():
                     self.send_header(name, text)

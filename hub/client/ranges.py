@@ -1,0 +1,125 @@
+"""Fetching a large pack over several connections, a range at a time."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from urllib3.response import BaseHTTPResponse
+
+from hub.client.errors import NoAnswer, Refused, VerificationFailed
+from hub.client.http import MIB, Http
+from hub.client.links import link_error
+from hub.client.patience import Patience
+from hub.client.progress import Progress
+
+RANGE_BYTES = 8 * MIB
+CONNECTIONS = 4
+SHOW_SECONDS = 0.2
+CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
+
+
+class NoRanges(Exception):
+    """The server answers a request for a range with the whole."""
+
+
+def is_range(response: BaseHTTPResponse, start: int, end: int, size: int) -> bool:
+    """Whether the answer is just the bytes from `start` up to `end`, not included, of `size`."""
+    match = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
+    return (
+        response.status == 206
+        and match is not None
+        and (int(match[1]), int(match[2]) + 1) == (start, end)
+        and match[3] in {"*", str(size)}
+    )
+
+
+class Ranges:
+    """A pack of `size` bytes on its way into `path`. `receive` may be called again, with a new link.
+
+    What has arrived stays: a range that broke is continued where it broke. The digest follows what has arrived
+    without a gap.
+    """
+
+    def __init__(self, http: Http, path: Path, size: int, progress: Progress) -> None:
+        """Fetch nothing yet."""
+        self._http = http
+        self._path = path
+        self._size = size
+        self._progress = progress
+        self._digest = hashlib.sha256()
+        self._hashed = 0
+        self._arrived = [0] * -(-size // RANGE_BYTES)
+
+    def receive(self, url: str, patience: Patience) -> str:
+        """Fetch what is still missing; return the digest of the whole.
+
+        Raises NoRanges, LinkRefused, Refused, Unreachable, VerificationFailed for more bytes than promised.
+        """
+        renewed_at = sum(self._arrived)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        pool = ThreadPoolExecutor(CONNECTIONS)
+        try:
+            waiting = deque(
+                (number, pool.submit(self._fetch, url, number, descriptor))
+                for number in range(self._hashed, len(self._arrived))
+            )
+            while waiting:
+                number, fetching = waiting.popleft()
+                try:
+                    self._await(fetching)
+                except (NoAnswer, Refused) as error:
+                    # Only real headway renews the patience, or a server could drip for ever.
+                    if sum(self._arrived) >= renewed_at + MIB:
+                        renewed_at = sum(self._arrived)
+                        patience.renew()
+                    patience.wait_or_raise(error)
+                    waiting.appendleft((number, pool.submit(self._fetch, url, number, descriptor)))
+                else:
+                    self._hash(number, descriptor)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+            os.close(descriptor)
+        return self._digest.hexdigest()
+
+    def _await(self, fetching: Future[None]) -> None:
+        while True:
+            try:
+                fetching.result(SHOW_SECONDS)
+            except TimeoutError:
+                self._progress.at(sum(self._arrived))
+            else:
+                return
+
+    def _hash(self, number: int, descriptor: int) -> None:
+        start, end = self._bounds(number)
+        for offset in range(start, end, MIB):
+            self._digest.update(os.pread(descriptor, min(MIB, end - offset), offset))
+        self._hashed = number + 1
+        self._progress.at(sum(self._arrived))
+
+    def _fetch(self, url: str, number: int, descriptor: int) -> None:
+        first, end = self._bounds(number)
+        start = first + self._arrived[number]
+        if start == end:
+            return
+        with self._http.open("GET", url, headers={"Range": f"bytes={start}-{end - 1}"}) as response:
+            if response.status == 200:
+                raise NoRanges
+            if not is_range(response, start, end, self._size):
+                raise link_error(response, "download")
+            for chunk in response.stream(MIB, decode_content=False):
+                if start + len(chunk) > end:
+                    raise VerificationFailed("The server sends more bytes than it was asked for.")
+                os.pwrite(descriptor, chunk, start)
+                start += len(chunk)
+                self._arrived[number] += len(chunk)
+        if start < end:
+            raise NoAnswer(f"The download ended at {start} of {self._size} bytes; try again.")
+
+    def _bounds(self, number: int) -> tuple[int, int]:
+        return number * RANGE_BYTES, min(self._size, (number + 1) * RANGE_BYTES)
