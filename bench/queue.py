@@ -2,7 +2,8 @@
 
 `make bench` runs it; `python -m bench.queue --quick` takes a minute. Prints one JSON line for each measurement: the
 median of the runs, and `own` and `bare`, its ratio to the raw loop with our own statements and to the loop on a bare
-table (see bench/raw.py). CPU is that of the workers and of all processes of the server.
+table (see bench/raw.py). CPU is that of the workers and of all processes of the server, between the moment when the
+queue is opened and the moment when the last job has ended: neither the start of a worker nor its idle seconds count.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from bench.database import ROOT, Connection, counters
 from bench.processes import use_of
 from tasks import operate, queue
 from tasks.job import NewJob
+from tasks.pool import PLANNER
 
 RUNS = 3
 WAIT_SECONDS = 120
@@ -147,7 +149,8 @@ def bench_drain(bench: Bench) -> None:
 def _own_once(bench: Bench, jobs: int) -> float:
     """Drain with our own statements alone."""
     before, used = counters(bench.conn, bench.server), time.process_time()
-    per_second = rate(jobs, lambda: raw.own_drain(bench.conn))
+    with psycopg.connect(bench.url, options=PLANNER) as conn:
+        per_second = rate(jobs, lambda: raw.own_drain(conn))
     used = time.process_time() - used
     after = counters(bench.conn, bench.server)
     report(
@@ -172,9 +175,10 @@ def _drain_once(bench: Bench, jobs: int, processes: int, rates: list[float]) -> 
         before, used = counters(conn, bench.server), [use_of(worker.pid) for worker in workers]
         operate.resume_queue(conn, "default")
         conn.commit()
-        bench.until("SELECT count(*) = 0 FROM tasks.job WHERE finished_at IS NULL")
-        time.sleep(1.5)
-        after, now = counters(conn, bench.server), [use_of(worker.pid) for worker in workers]
+        bench.until("SELECT NOT EXISTS (SELECT FROM tasks.job WHERE finished_at IS NULL)")
+        server_cpu, now = database.server_cpu(bench.server), [use_of(worker.pid) for worker in workers]
+        time.sleep(1.5)  # idle sessions have reported their commits
+        after = counters(conn, bench.server)
     (seconds,) = conn.execute(
         "SELECT extract(epoch FROM max(ended_at) - min(claimed_at))::float8 FROM tasks.attempt"
     ).fetchone() or (0.0,)
@@ -185,7 +189,7 @@ def _drain_once(bench: Bench, jobs: int, processes: int, rates: list[float]) -> 
         processes=processes,
         per_second=rates[-1],
         worker_cpu_s_per_1000=worker_cpu / jobs * 1000,
-        server_cpu_s_per_1000=(after.cpu_seconds - before.cpu_seconds) / jobs * 1000,
+        server_cpu_s_per_1000=(server_cpu - before.cpu_seconds) / jobs * 1000,
         commits_per_job=(after.commits - before.commits) / jobs,
         wal_bytes_per_job=(after.wal_bytes - before.wal_bytes) / jobs,
         fsyncs_per_job=(after.fsyncs - before.fsyncs) / jobs,

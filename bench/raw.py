@@ -1,7 +1,8 @@
 """The two raw loops beside which the worker is measured, each on one psycopg connection, without a worker.
 
-`own_drain`: our own claim and finish statements in batches of 100. `bare_drain`: claim 100 and delete 100 on a table
-with nothing but an id, a number and a payload: no tokens, no history, no leases.
+`own_drain`: our own claim and finish statements in batches of 100, on a connection with the worker's planner settings.
+`bare_drain`: claim 100 and delete 100 on a table with nothing but an id, a number and a payload: no tokens, no history,
+no leases. Both are written as one writes them with psycopg: lists as parameters, a statement a step.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import psycopg
 from bench.database import Connection
 from tasks import queue
 from tasks.ids import new_job_id
+from tasks.pool import PLANNER
 
 BATCH = 100
 
@@ -73,7 +75,10 @@ class BareListener(threading.Thread):
 
     def run(self) -> None:
         """Listen on one connection, claim on another."""
-        with psycopg.connect(self._url, autocommit=True) as ears, psycopg.connect(self._url) as conn:
+        with (
+            psycopg.connect(self._url, autocommit=True) as ears,
+            psycopg.connect(self._url, options=PLANNER) as conn,
+        ):
             ears.execute("LISTEN tasks")
             self.listening.set()
             while not self.stopping:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -75,6 +76,21 @@ def _json_value(value: object) -> object:
     return value if isinstance(value, int | float) else str(value)
 
 
+class _Lines(logging.Formatter):
+    """Text lines; the time of day is written out once a second, not for each of the thousands of lines in it."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+        self._shown = (0, "")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802  # logging's name
+        second, text = self._shown
+        if second != int(record.created):
+            text = time.strftime(datefmt or self.default_time_format, self.converter(record.created))
+            self._shown = (int(record.created), text)
+        return f"{text},{int(record.msecs):03d}"
+
+
 class _JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -92,9 +108,9 @@ class _JsonLines(logging.Formatter):
 def start_log(level: str, *, json_lines: bool) -> None:
     """Log to standard error, as text or as JSON lines."""
     handler = logging.StreamHandler()
-    handler.setFormatter(
-        _JsonLines() if json_lines else logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s")
-    )
+    handler.setFormatter(_JsonLines() if json_lines else _Lines())
+    # No line shows them; looking them up takes a tenth of it.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.basicConfig(level=level.upper(), handlers=[handler])
     # The pool reports each discarded connection; what it means for a job is said by the worker itself.
     logging.getLogger("psycopg.pool").setLevel(logging.ERROR)

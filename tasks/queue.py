@@ -2,22 +2,22 @@
 
 Nothing here commits. Every function takes a psycopg or SQLAlchemy connection or a session, and an optional
 `now`; without it every instant is the database's. A long file, for the list is not to be split:
-whoever looks for a move of a job finds it here, or its name, when the code is in `tasks.enqueue`, `tasks.claim`
-or `tasks.operate`. What belongs to an attempt is written only while its token is the current one; otherwise
-ClaimLost, JobTerminal or JobNotFound is raised and nothing has changed.
+whoever looks for a move of a job finds it here, or its name, when the code is in `tasks.enqueue`, `tasks.claim`,
+`tasks.failing` or `tasks.operate`. What belongs to an attempt is written only while its token is the current one;
+otherwise ClaimLost, JobTerminal or JobNotFound is raised and nothing has changed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from psycopg import errors as pg
 from psycopg.rows import dict_row
 
 from tasks.claim import claim_jobs
-from tasks.db import Conn, cursor, records, rows, savepoint, statement, uuid_array
+from tasks.db import Conn, cursor, records, rows, statement, uuid_array
 from tasks.enqueue import enqueue_job, enqueue_jobs
 from tasks.errors import ClaimLost, JobNotFound, JobTerminal
+from tasks.failing import Failure, fail_jobs, repeated
 from tasks.job import Attempt, Job, Outcome, Ref, Stats, SweepCounts
 from tasks.lanes import let_go
 from tasks.operate import cancel_job, retry_job, set_aside_job
@@ -26,13 +26,14 @@ from tasks.states import TERMINAL
 from tasks.workers import forget_worker, register_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
     from uuid import UUID
 
 __all__ = [
     "CHANNEL",
     "LIVE_SECONDS",
+    "Failure",
     "attempts_of",
     "cancel_children",
     "cancel_job",
@@ -42,6 +43,7 @@ __all__ = [
     "expire_jobs",
     "extend_leases",
     "fail_job",
+    "fail_jobs",
     "finish_job",
     "finish_jobs",
     "forget_worker",
@@ -65,8 +67,7 @@ COUNTED_MAX = 500_000
 """In a larger table the jobs that have succeeded are estimated: counting them would take longer than people wait."""
 CHANNEL = "tasks"
 """The NOTIFY channel; a payload is the name of a queue that has a job to run now."""
-_COLLISIONS_MAX = 10
-_OUTCOMES: dict[str, Outcome] = {"failed": "failed", "cancelled": "superseded"}
+_RELEASED: dict[str, Outcome] = {"pending": "released", "failed": "failed", "cancelled": "superseded"}
 
 
 def _at(now: datetime | None) -> datetime | None:
@@ -128,23 +129,14 @@ def fail_job(
     spread: float = 0.0,
     now: datetime | None = None,
 ) -> Outcome:
-    """T3, T4 or T8: the attempt has failed.
+    """T3, T4 or T8: the attempt has failed; about the arguments see `Failure`.
 
-    `retry_delays`: seconds to wait after the first, second, … failed run; the last one goes on for ever;
-    None: not retryable. `spread` is the jitter, a fraction of the delay either way. Returns "retry",
-    "failed" or "superseded". Raises ClaimLost, JobTerminal, JobNotFound.
+    Returns "retry", "failed" or "superseded". Raises ClaimLost, JobTerminal, JobNotFound.
     """
-    params = {
-        "job_id": ref.job_id,
-        "token": ref.claim_token,
-        "code": check_code(code),
-        "detail": clean_error(detail),
-        "retryable": retry_delays is not None,
-        "delays": [check_seconds("retry_delays", delay) for delay in retry_delays or ()],
-        "spread": min(max(spread, 0.0), 1.0),
-        "now": _at(now),
-    }
-    return _put_back(conn, "fail_job", ref, params, "retry")
+    outcomes = fail_jobs(conn, [Failure(ref, code, detail, retry_delays, spread)], now=now)
+    if not outcomes:
+        raise _refuse(conn, ref)
+    return outcomes[ref.claim_token]
 
 
 def release_job(
@@ -169,24 +161,12 @@ def release_job(
         "detail": "the task postponed itself more often than it may",
         "now": _at(now),
     }
-    return _put_back(conn, "release_job", ref, params, "released")
-
-
-def _put_back(conn: Conn, name: str, ref: Ref, params: Mapping[str, Any], back: Outcome) -> Outcome:
-    for last in range(_COLLISIONS_MAX - 1, -1, -1):
-        try:
-            with savepoint(conn):
-                found = rows(conn, name, params)
-            break
-        except pg.UniqueViolation:
-            # A pending job with the key was committed after the snapshot; the next one sees it.
-            if not last:
-                raise
+    found = repeated(conn, "release_job", params)
     if not found:
         raise _refuse(conn, ref)
     status, job_id, limit_key, _ = found[0]
     let_go(conn, ended=[job_id] if status in TERMINAL else (), limit_keys=[limit_key])
-    return _OUTCOMES.get(status, back)
+    return _RELEASED[status]
 
 
 def quarantine_job(conn: Conn, ref: Ref, *, code: str, detail: str, now: datetime | None = None) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tasks.app import App
     from tasks.attempt import Ended
     from tasks.db import Conn
+    from tasks.job import Ref
 
 log = logging.getLogger("tasks.worker")
 
@@ -65,29 +66,35 @@ class Settler:
         self._hurry = hurry
 
     def write_batch(self, conn: Conn, batch: Sequence[Ended]) -> list[str | None]:
-        """Write the verdicts in the transaction of `conn`, the successes in one statement.
+        """Write the verdicts in the transaction of `conn`: the successes in one statement, the failures in one.
 
         Returns the outcome of each, true once the caller has committed. None: nothing was written, settle it
         alone: its claim is lost, or its result cannot be stored. Raises what the database raises: then none
         of them is written.
         """
-        outcomes: list[str | None] = [None] * len(batch)
-        results = [(ended.held.ref, ended.verdict.result) for ended in batch if isinstance(ended.verdict, Succeeded)]
+        results: list[tuple[Ref, Any]] = []
+        failures: list[queue.Failure] = []
+        outcomes: dict[UUID, str] = {}
+        for ended in batch:
+            held, verdict = ended.held, ended.verdict
+            if isinstance(verdict, Succeeded):
+                results.append((held.ref, verdict.result))
+                continue
+            try:
+                if isinstance(verdict, Failed):
+                    failures.append(_failure(held, verdict))
+                else:
+                    outcomes[held.token] = write(conn, held, verdict)
+            except (*REFUSED, PayloadError):
+                continue
         try:
             written = queue.finish_jobs(conn, results)
         except PayloadError:
             # Raised before any statement: those that can be stored need not wait for the others.
             written = queue.finish_jobs(conn, [(ref, result) for ref, result in results if _can_be_stored(result)])
-        for place, ended in enumerate(batch):
-            if isinstance(ended.verdict, Succeeded):
-                if ended.held.claim.claim_token in written:
-                    outcomes[place] = "succeeded"
-                continue
-            try:
-                outcomes[place] = write(conn, ended.held, ended.verdict)
-            except (*REFUSED, PayloadError):
-                continue
-        return outcomes
+        outcomes |= dict.fromkeys(written, "succeeded")
+        outcomes |= queue.fail_jobs(conn, failures)
+        return [outcomes.get(ended.held.token) for ended in batch]
 
     def settle(self, ended: Ended) -> str:
         """Write one verdict until the database has answered, for as long as the lease may hold."""
@@ -165,6 +172,10 @@ def write(conn: Conn, held: Held, verdict: Verdict) -> str:
             )
         case Committed() | Refused():
             raise ValueError("a transactional task has written its own end")
+
+
+def _failure(held: Held, verdict: Failed) -> queue.Failure:
+    return queue.Failure(held.ref, verdict.code, verdict.detail, verdict.retry_delays, verdict.spread)
 
 
 def _can_be_stored(result: object) -> bool:

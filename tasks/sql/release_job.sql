@@ -1,5 +1,5 @@
 -- T9, T8 and T4 by too many postpones: running to pending, cancelled (superseded) or failed, by the holder.
--- The attempt is given back, except in the failure, which counts like any other. About the heir see fail_job.
+-- The attempt is given back, except in the failure, which counts like any other. About the heir see fail_jobs.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now
 ), decided AS MATERIALIZED (

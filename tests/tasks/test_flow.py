@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
@@ -94,6 +94,26 @@ def test_result_that_cannot_be_stored_does_not_hurt_the_others_of_its_batch(
     worker.start_slots()
     wait_until_idle(worker)
     assert statuses(committed_db, jobs) == ["succeeded", "failed", "succeeded"]
+
+
+def test_failures_of_a_batch_are_one_statement(
+    worker: tasks.Worker, app: tasks.App, committed_db: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app.task("broken", max_attempts=1)(lambda: {}["missing"])
+    jobs = enqueue(app, committed_db, "broken", "note", "broken")
+    sizes: list[int] = []
+    fail_jobs = queue.fail_jobs
+
+    def count_and_fail(conn: Connection, failures: Sequence[queue.Failure]) -> object:
+        if failures:
+            sizes.append(len(failures))
+        return fail_jobs(conn, failures)
+
+    monkeypatch.setattr(queue, "fail_jobs", count_and_fail)
+    worker._flow._ended.extend(run(worker, claimed(worker)))
+    worker.tick()
+    assert statuses(committed_db, jobs) == ["failed", "succeeded", "failed"]
+    assert sizes == [2]
 
 
 def test_lost_claim_does_not_hurt_the_others_of_its_batch(

@@ -142,6 +142,29 @@ def test_a_failure_that_is_not_retryable_is_the_end(db: Db) -> None:
     assert status_of(db, held.job_id) == "failed"
 
 
+def test_many_fail_at_once_each_by_its_own_budget_and_the_lost_ones_are_told_apart(db: Db) -> None:
+    for budget in (1, 2, 2):
+        enqueue(db, attempts_max=budget)
+    spent, back, lost = claim(db, limit=3)
+    queue.finish_job(db, lost.ref, now=at(2))
+    failures = [queue.Failure(held.ref, "BOOM", f"broke {held.attempts_max}", [5.0]) for held in (spent, back, lost)]
+    assert queue.fail_jobs(db, failures, now=at(3)) == {spent.claim_token: "failed", back.claim_token: "retry"}
+    assert [queue.get_job(db, held.job_id).last_error for held in (spent, back, lost)] == ["broke 1", "broke 2", None]
+    assert endings(db, spent.job_id) == endings(db, back.job_id) == ["FAILED"]
+    assert queue.get_job(db, back.job_id).available_at == at(8)
+    assert queue.fail_jobs(db, []) == {}
+
+
+def test_of_many_that_fail_one_whose_key_is_taken_meanwhile_does_not_hurt_the_others(db: Db) -> None:
+    first = enqueue_and_claim(db, dedup_key="k")
+    second = enqueue_and_claim(db, dedup_key="k")
+    other = enqueue_and_claim(db)
+    failures = [queue.Failure(held.ref, "BOOM", "it broke", [0.0]) for held in (first, other, second)]
+    outcomes = queue.fail_jobs(db, failures, now=at(3))
+    assert outcomes == {first.claim_token: "retry", other.claim_token: "retry", second.claim_token: "superseded"}
+    assert queue.get_job(db, second.job_id).superseded_by == first.job_id
+
+
 def test_error_text_is_made_storable_and_cut_with_a_mark(db: Db) -> None:
     held = enqueue_and_claim(db)
     fail(db, held.ref, detail="a\x00\x07\x9b\tb\nc\ud800" + "x" * 5_000_000)
