@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 
@@ -79,6 +81,22 @@ def test_other_bytes_are_refused_at_the_push_and_removed(large_world: World, his
     assert large in refused.text
     assert world.heads() == {}
     put(presign(world, [large])["presigned"][large], LARGE)  # type: ignore[index]
+    assert world.post("/push", push, muse=True).status_code == 200
+
+
+def test_after_a_url_that_is_not_good_any_more_the_next_push_works(large_world: World, history: History) -> None:
+    """The client ends with a traceback, and asks for a new one in its next push."""
+    world = large_world
+    tip = history.commit({"large.bin": LARGE})
+    (large,) = history.objects_of([tip])
+    url = str(presign(world, [large])["presigned"][large])  # type: ignore[index]
+    with pytest.raises(urllib.error.HTTPError) as error:
+        put(re.sub("X-Amz-Date=2[0-9]{3}", "X-Amz-Date=2020", url), LARGE)
+    error.value.close()
+    assert error.value.code == 403
+    assert missing(world, [large]) == [large]
+    put(presign(world, [large])["presigned"][large], LARGE)  # type: ignore[index]
+    push = {"bundle": history.bundle([tip]), "branch": "main", "force": False}
     assert world.post("/push", push, muse=True).status_code == 200
 
 
