@@ -74,6 +74,16 @@ def connected(
         yield remote, progress
 
 
+def complete_branch(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Complete the name of a branch that the directory one is in knows of."""
+    del context, parameter
+    try:
+        heads = workdir.load_heads(working_directory(Path()))
+    except ClientError:
+        return []
+    return sorted(name for name in heads if name.startswith(incomplete))
+
+
 def working_directory(place: Path) -> Path:
     """Return the working directory that `place` lies in; `place` itself when there is none."""
     return workdir.find_root(place.resolve()) or place

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hub.cli.client_options import Access, client_options, connected, reported, working_directory
+from hub.cli.client_options import Access, client_options, complete_branch, connected, reported, working_directory
 from hub.client.api_answers import LogEntry
 from hub.client.errors import printable
 from hub.client.log import Log, local_log, remote_log
@@ -15,7 +15,11 @@ from hub.client.log import Log, local_log, remote_log
 
 @click.command()
 @click.argument("place", metavar="[DIR|URL]", default=".")
-@click.option("--branch", help="The branch; by default that of the directory, or the repository's own.")
+@click.option(
+    "--branch",
+    shell_complete=complete_branch,
+    help="The branch; by default that of the directory, or the repository's own.",
+)
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many commits at most.")
 @client_options
 def log(place: str, branch: str | None, limit: int, access: Access, *, as_json: bool, quiet: bool) -> None:

@@ -12,6 +12,7 @@ from hub.cli.client_options import (
     Access,
     bytes_text,
     client_options,
+    complete_branch,
     connected,
     count_text,
     reported,
@@ -28,7 +29,7 @@ from hub.client.pushing import PushResult, Wish, push_directory
 @click.command()
 @click.argument("places", metavar="[DIR] [URL]", nargs=-1)
 @click.option("-m", "--message", help="What the commit says; required, but for a Muse working copy.")
-@click.option("--branch", help="The branch to move; in a clone its own, else «main».")
+@click.option("--branch", shell_complete=complete_branch, help="The branch to move; in a clone its own, else «main».")
 @click.option("--author", default="", help="Who made the change; empty by default.")
 @click.option("--force", is_flag=True, help="Replace a branch that has moved on since this clone was made.")
 @click.option("--allow-empty", is_flag=True, help="Commit even when no file has changed.")

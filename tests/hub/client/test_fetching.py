@@ -175,6 +175,14 @@ def test_log_of_an_address_asks_the_hub_page_by_page(server: ScriptedServer, old
     assert [asked.path.partition("?")[2] for asked in server.asked] == ["ref=main&limit=5", "ref=main&limit=4&after=c1"]
 
 
+def test_branch_names_complete_in_the_shell(kept: Path, old: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    workdir.save_heads(kept, {"main": old.head, "maint/1": old.head, "dev": old.head})
+    monkeypatch.chdir(kept)
+    environ = {"COMP_WORDS": "packhouse log --branch ma", "COMP_CWORD": "3", "_PACKHOUSE_COMPLETE": "bash_complete"}
+    result = CliRunner().invoke(packhouse, [], env=environ, prog_name="packhouse")
+    assert result.stdout.split() == ["plain,main", "plain,maint/1"]
+
+
 def test_branches_are_listed_with_the_default_first(server: ScriptedServer) -> None:
     refs = {"branch_heads": {"a": "a" * 64, "main": "b" * 64}, "default_branch": "main", "repo_id": "r"}
     server.on("GET", "refs", answer(refs))
