@@ -64,7 +64,7 @@ def push(
             if message is None:
                 raise click.UsageError("Missing option «-m»: say what the commit is about.")
             wish = Wish(directory, message, branch, author, force=force, allow_empty=allow_empty, rules=not no_ignore)
-            with connected(url, access, loud=loud) as (remote, progress):
+            with workdir.locked(directory), connected(url, access, loud=loud) as (remote, progress):
                 result = push_directory(remote, wish, progress)
         document.update(_document(result))
         if loud:

@@ -41,7 +41,7 @@ def write_tree(
         else:
             places.setdefault(object_id, []).append(path)
     files = Files(root)
-    progress.begin("Verifying and writing", sum(block.raw_length for block in reader.blocks), "bytes")
+    progress.begin("Unpacking", sum(block.raw_length for block in reader.blocks), "bytes")
     for path in places.pop(EMPTY_OBJECT_ID, []):
         files.write(path, ())
 

@@ -126,7 +126,13 @@ def write_state(directory: Path, name: str, value: Mapping[str, Any]) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep other commands out of the working directory. Raises LocalConflict while one is at work in it."""
+    """Keep other commands out of the working directory. Raises LocalConflict while one is at work in it.
+
+    A directory that is none yet has nothing to protect.
+    """
+    if not (directory / STATE).is_dir():
+        yield
+        return
     try:
         file = (directory / STATE / "lock").open("ab")
     except OSError as error:

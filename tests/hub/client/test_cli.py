@@ -48,6 +48,14 @@ def test_second_push_knows_its_address(server: ScriptedServer, work: Path) -> No
     assert len(server.asked_for("push/mpack")) == 2
 
 
+def test_push_waits_for_no_other_command(server: ScriptedServer, work: Path) -> None:
+    accept_push(server)
+    assert run("push", work, server.url, "-m", "one").exit_code == 0
+    with workdir.locked(work):
+        result = run("push", work, "-m", "two")
+    assert (result.exit_code, "at work" in result.stderr) == (1, True)
+
+
 def test_push_from_below_a_clone_means_all_of_it(
     server: ScriptedServer, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -285,7 +285,7 @@ def test_directory_that_appears_meanwhile_is_not_replaced(server: ScriptedServer
 
     class Intruder(Silent):
         def begin(self, what: str, *_: object) -> None:
-            if what == "Verifying and writing":
+            if what == "Unpacking":
                 (tmp_path / "notes").mkdir()
                 (tmp_path / "notes" / "mine").write_bytes(b"mine")
 
@@ -300,7 +300,7 @@ def test_interrupted_clone_leaves_nothing(
 ) -> None:
     class Interrupted(Silent):
         def begin(self, what: str, *_: object) -> None:
-            if what == "Verifying and writing":
+            if what == "Unpacking":
                 raise KeyboardInterrupt
 
     serve(server, history(TREE))

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hub.cli import packhouse
-from hub.client import packs, update, workdir
+from hub.client import checkout, packs, update, workdir
 from hub.client.difference import Blocked, plan
 from hub.client.errors import LocalConflict, Refused
 from hub.client.progress import Silent
@@ -377,6 +377,26 @@ def test_an_update_either_succeeds_or_touches_nothing_and_never_loses_a_change(
         else:
             assert after.get(path) == local.get(path), path
     assert all(local[path] in (first.get(path), second.get(path)) for path in local if after.get(path) != local[path])
+
+
+def test_names_that_differ_by_case_are_written_where_the_file_system_tells_them_apart(
+    server: ScriptedServer, remote: Remote, copy: Path, old: History
+) -> None:
+    offer(server, history_after(old, FIRST | {"Readme": b"1", "readme": b"2"}))
+    pulled(remote, copy)
+    assert ((copy / "Readme").read_bytes(), (copy / "readme").read_bytes()) == (b"1", b"2")
+
+
+def test_names_that_the_file_system_takes_for_one_stop_the_pull(
+    server: ScriptedServer, remote: Remote, copy: Path, old: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = checkout.Files._place
+    monkeypatch.setattr(checkout.Files, "_place", lambda files, path: place(files, path.casefold()))
+    offer(server, history_after(old, FIRST | {"Readme": b"1", "readme": b"2"}))
+    with pytest.raises(LocalConflict, match="takes it for another path"):
+        pulled(remote, copy)
+    assert files_of(copy) == FIRST
+    assert workdir.load(copy) == Workdir(server.url, "main", old.head)
 
 
 def test_packs_of_an_interrupted_fetch_do_not_count(copy: Path, old: History) -> None:
