@@ -33,7 +33,7 @@ class Servers:
     @property
     def state(self) -> State:
         if self._state is None:
-            _remove_abandoned()
+            remove_abandoned(PREFIX)
             self._state = State(Path(tempfile.mkdtemp(prefix=PREFIX)))
         return self._state
 
@@ -78,9 +78,9 @@ class Servers:
             shutil.rmtree(self._state.directory)
 
 
-def _remove_abandoned() -> None:
-    """Remove what killed test runs left behind. The directory of a living run is locked."""
-    for directory in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+def remove_abandoned(prefix: str) -> None:
+    """Remove the state directories of this name that killed runs left behind. That of a living run is locked."""
+    for directory in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         # The new directory of a run that starts at this moment is not locked yet.
         if time.time() - directory.stat().st_mtime > ABANDONED_SECONDS:
             try:

@@ -20,9 +20,11 @@ from hub.embedded.processes import Child
 from hub.embedded.state import State
 from tests.chaos.plan import SWEEPS, WORKERS
 from tests.conftest import migrate
+from tests.servers import remove_abandoned
 
 ROOT = Path(__file__).parents[2]
 APP = "tests.chaos.app:app"
+PREFIX = "packhouse-chaos-"
 LEDGER = """
     CREATE SCHEMA chaos;
     CREATE TABLE chaos.pushed (scope text PRIMARY KEY, version integer NOT NULL);
@@ -50,7 +52,8 @@ class World:
 
     def __enter__(self) -> Self:
         with self._stack:
-            self._state = State(Path(tempfile.mkdtemp(prefix="packhouse-chaos-")))
+            remove_abandoned(PREFIX)
+            self._state = State(Path(tempfile.mkdtemp(prefix=PREFIX)))
             self._stack.callback(shutil.rmtree, self._state.directory)
             self._stack.callback(self._state.close)
             self._stack.callback(self._keep_logs)

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 import tasks
+from tasks import queue
 from tasks.testing import check_invariants, drain, enqueued
 from tests.tasks.running import job_row, later, make_app
 
@@ -47,6 +48,32 @@ def test_drain_looks_into_every_queue_that_tasks_name(app: tasks.App, committed_
     committed_db.commit()
     assert len(drain(app)) == 1
     assert len(drain(app, queues=["elsewhere"])) == 1
+
+
+def test_drain_resolves_a_chord_whose_header_fails(app: tasks.App, committed_db: Connection) -> None:
+    def fail() -> None:
+        raise tasks.Reject("NO", "not today")
+
+    app.task("fail")(fail)
+    app.task("add")(lambda values: values)
+    app.task("clean")(lambda: None)
+    result = tasks.chord([app["fail"].s(), app["fail"].s()], app["add"].s()).apply_async(session=committed_db)
+    after = app["clean"].apply_async(parents=[result.id], session=committed_db)
+    beside = app["clean"].apply_async(parents=[result.id], on_parent_failure="run", session=committed_db)
+    committed_db.commit()
+    assert [(settled.task, settled.outcome) for settled in drain(app)] == [
+        ("fail", "failed"), ("fail", "failed"), ("clean", "succeeded"),
+    ]  # fmt: skip
+    assert (result.state, after.state, beside.state) == ("REVOKED", "REVOKED", "SUCCESS")
+
+
+def test_drain_takes_back_what_a_dead_worker_held(app: tasks.App, committed_db: Connection) -> None:
+    app.task("note")(lambda: None)
+    app["note"].delay()
+    queue.claim_jobs(committed_db, worker="dead", tasks=["note"], queues=["default"], limit=1)
+    committed_db.commit()
+    assert drain(app) == []
+    assert [settled.attempt for settled in drain(app, now=later())] == [2]
 
 
 def test_drain_that_does_not_end_is_an_error(app: tasks.App, committed_db: Connection) -> None:
@@ -129,8 +156,6 @@ def test_broken_promise_is_found(app: tasks.App, committed_db: Connection, damag
 
 
 def test_holder_other_than_the_open_attempt_is_found(app: tasks.App, committed_db: Connection) -> None:
-    from tasks import queue
-
     app.task("note")(lambda: None)
     job = app["note"].delay()
     queue.claim_jobs(committed_db, worker="w", tasks=["note"], queues=["default"], limit=1)
