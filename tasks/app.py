@@ -178,6 +178,7 @@ class App:
         every: float | timedelta | None = None,
         tz: str | None = None,
         missed: Missed = "one",
+        jitter: float = 0.0,
         name: str | None = None,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
@@ -186,12 +187,14 @@ class App:
 
         `cron` has five fields on the wall clock of `tz` (UTC); `every` counts elapsed seconds. One job per
         schedule and nominal time, whatever the number of workers. `missed` says what becomes of nominal times
-        that passed while no worker ran: `one` job for all of them, `all`, or `none`. `name`, if the task has
+        that passed while no worker ran: `one` job for all of them, `all`, or `none`. With `jitter` (seconds) each job
+        is due by up to so much later, by an amount that its name and nominal time decide: schedules of one instant
+        do not all start at once. `name`, if the task has
         several schedules, is the task's name otherwise; `args` and `kwargs` go to the task.
 
         Raises ValueError for what makes no schedule, TypeError for arguments that do not fit.
         """
-        make = maker(cron=cron, every=every, tz=tz, missed=missed, args=args, kwargs=kwargs)
+        make = maker(cron=cron, every=every, tz=tz, missed=missed, args=args, kwargs=kwargs, jitter=jitter)
 
         def schedule(task: Task[P, R]) -> Task[P, R]:
             if not isinstance(task, Task):

@@ -13,6 +13,7 @@ import re
 import time
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
 from psycopg.rows import class_row
@@ -20,12 +21,14 @@ from psycopg.rows import class_row
 from tasks import queue
 from tasks.cron import EPOCH, Cron, Every, Rhythm
 from tasks.db import Conn, cursor, statement
+from tasks.options import check_number
 from tasks.payload import check_instant, new_job_params
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tasks.app import App
+    from tasks.call import CallOptions
     from tasks.job import Enqueued, NewJob
     from tasks.task import Task
 
@@ -39,6 +42,7 @@ PAGE_MAX = 1000
 """Nominal times that one tick deals with; the next tick goes on."""
 MISSED_PAGE_MAX = 20_000
 """The same, where all of a full page but the last have no job of their own."""
+JITTER_SECONDS_MAX = 24 * 3600.0
 LOOK_SECONDS_MAX = 30.0
 """Longest pause between two looks: the database's clock may be set."""
 _KEY = re.compile(r"periodic:[^@]+@(.+)")
@@ -54,15 +58,19 @@ class Periodic:
     missed: Missed
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    jitter: float = 0.0
 
     def fires(self, after: datetime) -> Iterator[datetime]:
         """Every nominal time later than `after`, in UTC, without end."""
         return self.rhythm.fires(after)
 
     def new_job(self, nominal_at: datetime) -> NewJob:
-        """The job of one nominal time; its key names it."""
+        """The job of one nominal time; its key names it, and says by how much of the jitter it is late."""
         key = f"periodic:{self.name}@{nominal_at.isoformat()}"
-        return self.task.new_job(self.args, self.kwargs, dedup_key=key, mode="once")
+        options: CallOptions = {"dedup_key": key, "mode": "once"}
+        if self.jitter:
+            options["eta"] = nominal_at + timedelta(seconds=self.jitter * _fraction(key))
+        return self.task.new_job(self.args, self.kwargs, **options)
 
     def check(self) -> None:
         """Refuse now what every enqueue would refuse. Raises TypeError, PayloadError."""
@@ -102,20 +110,27 @@ def maker(
     missed: Missed,
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
+    jitter: float,
 ) -> Callable[[Task[..., Any], str], Periodic]:
     """Check what `@app.periodic` was given, before it meets its task. Raises ValueError."""
     rhythm = rhythm_of(cron, every, tz)
     if missed not in MISSED:
         raise ValueError(f"periodic: missed must be one, all or none, not {missed!r}")
+    check_number("jitter", jitter, 0, JITTER_SECONDS_MAX)
 
     def make(task: Task[..., Any], name: str) -> Periodic:
         if task.options.dedup is not None:
             raise ValueError(f"{task.name}: periodic and dedup= exclude each other: the key is the nominal time")
-        made = Periodic(name, task, rhythm, missed, tuple(args), dict(kwargs or {}))
+        made = Periodic(name, task, rhythm, missed, tuple(args), dict(kwargs or {}), jitter)
         made.check()
         return made
 
     return make
+
+
+def _fraction(key: str) -> float:
+    """A number from 0 to 1 that is the same wherever and whenever it is asked for."""
+    return int.from_bytes(sha256(key.encode()).digest()[:4], "big") / 2**32
 
 
 def nominal_time(dedup_key: str | None) -> datetime | None:

@@ -176,10 +176,31 @@ def test_periodic_job_knows_its_nominal_time_and_its_arguments(database_url: str
     assert seen == [("a", 2, hours(1))]
 
 
+def test_jitter_spreads_the_schedules_of_one_instant_and_is_the_same_for_every_scheduler(
+    db: Connection, app: tasks.App
+) -> None:
+    for number in range(20):
+        app.periodic("0 0 * * *", jitter=600, name=f"nightly.{number}")(app.task(f"nightly.{number}")(lambda: None))
+    midnight = START.replace(hour=0) + timedelta(days=1)
+    for now in (START, midnight, midnight):
+        Scheduler(app).tick(db, now=now)
+    due = [job.available_at for job in queue.list_jobs(db)]
+    assert nominal_times(db) == [midnight] * 20
+    assert len({at.minute for at in due}) > 4
+    assert all(midnight <= at < midnight + timedelta(minutes=10) for at in due)
+    again = [schedule.new_job(midnight).available_at for schedule in app.schedules.values()]
+    assert sorted(due) == sorted(at for at in again if at is not None)
+
+
 def test_key_of_another_job_is_no_nominal_time() -> None:
     assert nominal_time(None) is None
     assert nominal_time('["repo",1]') is None
     assert nominal_time("2027-01-01T00:00:00+00:00") is None
+
+
+def test_jitter_is_a_number_of_seconds(app: tasks.App) -> None:
+    with pytest.raises(ValueError, match="jitter must be a number from 0 to 86400"):
+        nightly(app, jitter=-1)
 
 
 def test_periodic_refuses_what_makes_no_schedule(app: tasks.App) -> None:
