@@ -18,7 +18,8 @@ def learn(repository: Repository, branch: str, commits: Sequence[Commit]) -> Non
     """Set what the repository does not know yet.
 
     - `muse_repo_id`: that of the first pushed root commit, when it is a UUID, so that source and clones agree.
-    - `domain`: what a commit's `structured_delta` says; an unknown one would make the client's later commands crash.
+    - `domain`: what a commit's `structured_delta` says, unless the repository was made with another than the default;
+      an unknown one would make the client's later commands crash.
     - `default_branch`: the first pushed branch whose name has no slash (the Muse client can't clone another).
     """
     if repository.default_branch is None and "/" not in branch:
@@ -30,7 +31,7 @@ def learn(repository: Repository, branch: str, commits: Sequence[Commit]) -> Non
             repo_id = decode_record(commit.raw, "commit").get("repo_id")
             if _is_uuid(repo_id):
                 repository.muse_repo_id = repo_id
-        domain = delta_domain(commit.raw)
+        domain = delta_domain(commit.raw) if repository.domain == "code" else None
         if domain is not None and DOMAIN.fullmatch(domain):
             repository.domain = domain
 

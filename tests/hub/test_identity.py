@@ -62,6 +62,14 @@ def test_domain_is_learned_from_a_delta(world: World, transport: str) -> None:
     assert said(world)["domain"] == "midi"
 
 
+def test_domain_that_was_given_stays(world: World, transport: str) -> None:
+    world.repository("alice/song", domain="midi")
+    world.base = "/alice/song"
+    assert said(world)["domain"] == "midi"
+    push_root(world, transport, structured_delta={"domain": "scaffold"})
+    assert said(world)["domain"] == "midi"
+
+
 @pytest.mark.parametrize("delta", [None, {}, {"domain": None}, {"domain": "Not A Domain"}, {"domain": ["midi"]}])
 def test_delta_without_a_domain_changes_nothing(world: World, transport: str, delta: Any) -> None:
     push_root(world, transport, structured_delta=delta)
