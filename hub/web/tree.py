@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,6 +15,8 @@ from hub.models import CodeIntel, Commit
 
 LANGUAGES = 6
 """Languages in the bar; those behind have less to say."""
+GOLDEN_ANGLE = 137
+"""Degrees from one hue to the next: neighbours differ, however many there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,8 @@ def _bar(statistics: dict[str, Any]) -> list[dict[str, Any]]:
         {
             "name": item["name"],
             "percent": round(100 * item["bytes"] / total, 1),
-            "hue": zlib.crc32(item["name"].encode()) % 360,
+            "hue": (210 + GOLDEN_ANGLE * number) % 360,
         }
-        for item in statistics["languages"][:LANGUAGES]
+        for number, item in enumerate(statistics["languages"][:LANGUAGES])
         if total and item["bytes"]
     ]
