@@ -24,7 +24,7 @@ def find_commit(session: Session, repository_id: UUID, ref: str) -> Commit:
         found = ref
     commit = None if found is None else session.get(Commit, (repository_id, found))
     if commit is None:
-        raise Missing("There is no branch, tag or commit of this name in the repository.")
+        raise Missing("There is no branch, tag or commit of this name in this repository.")
     return commit
 
 

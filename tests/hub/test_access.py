@@ -28,8 +28,11 @@ READS = {
     "POST {}/fetch/mpack": {"want": [], "have": []},
     f"GET {{}}/pushes/{uuid4()}": None,
     "GET {}/releases": None,
+    "GET {}/archive/main.zip": None,
     "GET /api/repositories{}": None,
     "GET /api/repositories{}/commits": None,
+    "GET /api/repositories{}/files": None,
+    "GET /api/repositories{}/languages": None,
 }
 WRITES = {
     "POST {}/filter-objects": {"object_ids": [ID]},
@@ -41,6 +44,7 @@ WRITES = {
     "POST {}/tags": {"tags": []},
     "DELETE {}/releases/v1.0.0": None,
     "POST {}/push/mpack": {"mpack_key": f"mpacks/{ID}", "branch": "main", "head": ID},
+    "POST {}/push/mpack/abort": {"mpack_key": f"mpacks/{ID}"},
 }
 ADMINS: dict[str, Any] = {
     "PATCH /api/repositories{}": {},
@@ -219,7 +223,7 @@ PARTS = re.compile(r"/-/(parts|page/<int\(min=1\):page>)")
 def shape(route: str) -> str:
     """The route without the id of a push, the tag of a release and the like."""
     route = PARTS.sub("", route)
-    return re.sub(r"/(pushes|releases|collaborators)/.*", r"/\1/…", route)
+    return re.sub(r"/(pushes|releases|collaborators|archive)/.*", r"/\1/…", route)
 
 
 def test_every_route_of_a_repository_is_covered(world: World) -> None:
