@@ -13,8 +13,8 @@ from hub.audit import read_audit
 from hub.cli.client_options import Access, client_options, reported
 from hub.cli.collaborators import collaborators
 from hub.cli.database import as_json, repository_at, show, transaction
-from hub.client.address import parse_address
-from hub.client.api import Api
+from hub.cli.repo_remote import asked, visibility
+from hub.cli.repo_remote import show as show_remote
 from hub.models import Principal, Repository
 from hub.repositories import delete_repository, restore_repository
 
@@ -25,6 +25,8 @@ def repo() -> None:
 
 
 repo.add_command(collaborators)
+repo.add_command(show_remote)
+repo.add_command(visibility)
 
 
 @repo.command()
@@ -53,8 +55,7 @@ def create(
             click.echo(json.dumps(made))
     else:
         with reported(as_json=as_json) as document:
-            address = parse_address(place)
-            with Api(address, access.token_for(address), insecure=access.insecure) as api:
+            with asked(place, access) as (api, address):
                 info = api.create_repository(address, visibility, default_branch=default_branch, domain=domain)
             document.update(asdict(info))
     if not as_json and not quiet:

@@ -38,5 +38,14 @@ class Api:
         more = {name: value for name, value in wished.items() if value is not None}
         return parse_repository(self._call("POST", "repositories", asked | more))
 
+    def repository(self, address: Address) -> RepositoryInfo:
+        """Ask for what a repository is."""
+        return parse_repository(self._call("GET", f"repositories/{address.owner}/{address.slug}"))
+
+    def set_visibility(self, address: Address, visibility: str) -> RepositoryInfo:
+        """Make a repository public or private."""
+        path = f"repositories/{address.owner}/{address.slug}"
+        return parse_repository(self._call("PATCH", path, {"visibility": visibility}))
+
     def _call(self, method: str, path: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
         return self._calls.call(method, f"{self._calls.hub.origin}/api/{path}", payload)

@@ -456,3 +456,7 @@ def test_login_then_a_repository_made_filled_and_read(hub: World, url: str, work
     assert run("log", fresh).stdout == run("log", str(tmp_path / "copy")).stdout
     assert run("ls-remote", fresh).stdout.endswith("\ttrunk\n")
     assert run("whoami", fresh).stdout.startswith("alice (")
+    assert run("repo", "show", fresh).stdout == "alice/fresh is private\ndefault branch: trunk; domain: code\n"
+    assert run("repo", "visibility", fresh, "public").stdout.startswith("alice/fresh is public\n")
+    run("logout", fresh)
+    assert run("ls-remote", fresh).exit_code == 0

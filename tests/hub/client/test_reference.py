@@ -22,7 +22,10 @@ from hub.client.pushing import PushResult
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "client.md").read_text()
 COMMON = {"--json", "-q", "--quiet", "--insecure"}
-NAMES = ("login", "logout", "whoami", "repo create", "push", "clone", "pull", "fetch", "log", "ls-remote")
+NAMES = (
+    *("login", "logout", "whoami", "repo create", "repo show", "repo visibility"),
+    *("push", "clone", "pull", "fetch", "log", "ls-remote"),
+)
 SECTIONS = {
     match[1]: match[2]
     for match in re.finditer(r"^### `packhouse (.+?)`\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
