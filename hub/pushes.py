@@ -16,6 +16,7 @@ from hub.fetch import BROKEN, reasons_of
 from hub.models import Mpack, Push
 from hub.models.history import branch_heads, is_ancestor
 from hub.models.push import find_push
+from hub.prebuild import cached_mpack, live_tips
 from hub.push import Receipt
 from hub.services import Services
 from hub.work import INDEX, PREBUILD
@@ -42,6 +43,9 @@ def repeated_push(services: Services, repository_id: UUID, *, branch: str, head:
 def push_status(session: Session, repository_id: UUID, push_id: UUID) -> dict[str, Any]:
     """Where a push stands: its own packs and jobs, each job as it is or as the one that took its place.
 
+    Once its packs are indexed and the clone cache is at all tips, a push is prebuilt, whatever became of its own jobs:
+    a later one has done their work.
+
     Raises Missing for a push that this repository does not have.
     """
     push = session.get(Push, push_id)
@@ -62,6 +66,8 @@ def push_status(session: Session, repository_id: UUID, push_id: UUID) -> dict[st
         "jobs": job_list(jobs),
         "why": [reason for job in awaited if job.status != "succeeded" for reason in reasons_of(session, job)],
     }
+    if waiting is None and cached_mpack(session, repository_id, live_tips(session, repository_id)):
+        return {**said, "status": "prebuilt"}
     if broken:
         reason = f"{broken[0].task} has {broken[0].status}: {broken[0].last_error_code}"
         return {**said, "status": "failed", "reason": reason}
