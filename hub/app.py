@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from flask import Flask, Response
 from sqlalchemy.orm import sessionmaker
+from werkzeug.middleware.proxy_fix import ProxyFix
 
 from hub.api import account, collaborators, repositories, tree
 from hub.models.base import db, driver_url
 from hub.services import Services, s3_settings
 from hub.settings import Settings, environment, from_env
 from hub.web import web
-from hub.wire import download, errors, mpack, muse, releases, transfer
+from hub.wire import counting, download, errors, mpack, muse, releases, transfer
 from hub.wire.codec import answer
 from hub.wire.context import Hub, take_page
 from hub.work import Work
@@ -59,6 +60,10 @@ def create_app(settings: Settings | None = None, *, archive: Store | None = None
     app.url_value_preprocessor(take_page)
     app.add_url_rule("/health", view_func=health)
     errors.register(app)
+    counting.register(app, settings)
+    if settings.trusted_proxies:
+        hops = settings.trusted_proxies
+        app.wsgi_app = ProxyFix(app.wsgi_app, x_for=hops, x_proto=hops, x_host=hops)  # type: ignore[method-assign]
     return app
 
 

@@ -8,6 +8,7 @@ HubError
 ├── Missing          no such thing, or none that the caller may know of
 ├── Conflict         the branch moved, or the push is not a fast-forward
 │   └── Exists       what shall be made is there already
+├── TooMany          the caller has asked for too much in one minute
 ├── NotReady         work that the answer needs is still under way
 └── WorkFailed       work that the answer needs has failed for good
 FetchNotIndexed      objects that a pack needs are not in the index (raised to the task system, never swallowed)
@@ -78,6 +79,16 @@ class Exists(Conflict):
     """What shall be made is there already."""
 
     code = "EXISTS"
+
+
+class TooMany(HubError):
+    """The caller has asked for too much; again after `retry_after` seconds."""
+
+    code = "RATE_LIMITED"
+
+    def __init__(self, sentence: str, *, retry_after: int) -> None:
+        super().__init__(sentence)
+        self.retry_after = retry_after
 
 
 class NotReady(HubError):

@@ -50,6 +50,12 @@ class Settings:
     upload_seconds: int = 6 * 3600
     """Lifetime of an upload URL; a slow client may use the last of many hours later."""
     download_seconds: int = 3600
+    rate_per_token: int = 30_000
+    """Units that a token may spend in a minute, in each web process; 0: no limit. `hub.rates` says what costs what."""
+    rate_per_address: int = 6_000
+    """The same for an address that sends no token."""
+    trusted_proxies: int = 0
+    """How many proxies before the hub add to X-Forwarded-For, -Proto and -Host; 0: these headers are ignored."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
@@ -84,6 +90,9 @@ ENVIRONMENT: dict[str, str] = {
     "part_bytes": "PACKHOUSE_PART_BYTES",
     "upload_seconds": "PACKHOUSE_UPLOAD_SECONDS",
     "download_seconds": "PACKHOUSE_DOWNLOAD_SECONDS",
+    "rate_per_token": "PACKHOUSE_RATE_PER_TOKEN",
+    "rate_per_address": "PACKHOUSE_RATE_PER_ADDRESS",
+    "trusted_proxies": "PACKHOUSE_TRUSTED_PROXIES",
 }
 """Field → environment variable."""
 

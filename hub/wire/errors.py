@@ -23,6 +23,7 @@ STATUS: dict[type[Exception], int] = {
     errors.Forbidden: 403,
     errors.Missing: 404,
     errors.Conflict: 409,
+    errors.TooMany: 429,
     errors.NotReady: 503,
     errors.WorkFailed: 500,
 }
@@ -49,6 +50,7 @@ def _hub_error(error: errors.HubError) -> Response:
         more["field"] = error.field
     if isinstance(error, errors.NotReady):
         more["why"] = error.why
+    if isinstance(error, errors.NotReady | errors.TooMany):
         headers["Retry-After"] = str(error.retry_after)
     if isinstance(error, errors.WorkFailed):
         more["job_id"] = error.job_id

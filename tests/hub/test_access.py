@@ -40,6 +40,7 @@ WRITES = {
     "POST {}/push/objects": {"objects": []},
     "POST {}/push": {"bundle": {"commits": [], "snapshots": [], "objects": []}, "branch": "main", "force": False},
     "POST {}/push/mpack/presign": {"mpack_id": ID, "size": 1, "branch": "main", "head": ID},
+    "POST {}/push/mpack/abort": {"mpack_key": f"mpacks/{ID}"},
     "POST {}/releases": {},
     "POST {}/tags": {"tags": []},
     "DELETE {}/releases/v1.0.0": None,

@@ -117,7 +117,7 @@ class World:
                 s3_access_key="unused",
                 s3_secret_key="unused",
                 secret_key="x" * 32,
-                **settings,
+                **{"rate_per_token": 0, "rate_per_address": 0} | settings,
             ),
             archive=archive,
             cache=cache,
