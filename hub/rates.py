@@ -19,8 +19,8 @@ MIB = 1024 * 1024
 UNKNOWN_BYTES = 16 * MIB
 """What a body counts whose length is not announced."""
 HEAVY = 5
-HEAVY_CALLS = frozenset({"muse.push", "muse.fetch", "mpack.push", "mpack.fetch"})
-"""Calls that verify a pack or may build one."""
+HEAVY_CALLS = frozenset({"muse.push", "muse.fetch", "mpack.push", "mpack.fetch", "download.archive"})
+"""Calls that verify a pack, or may build a pack or an archive."""
 REFUSED_TOKENS = 60
 """Tokens that name nobody, from one address in a minute: who guesses must not keep the database busy."""
 
