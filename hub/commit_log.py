@@ -17,9 +17,10 @@ from sqlalchemy import bindparam, text
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA
 from sqlalchemy.orm import Session
 
-from hub.errors import Invalid, Missing
-from hub.models.history import branch_heads, generations
+from hub.errors import Invalid
+from hub.models.history import branch_heads
 from hub.record_bytes import decode_record
+from hub.refs import find_commit
 
 CURSOR = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{64}){1,50}")
 STARTS_MAX = 50
@@ -39,7 +40,7 @@ class Page:
 def list_commits(
     session: Session, repository_id: UUID, *, ref: str | None, default: str, after: str | None, limit: int
 ) -> Page:
-    """Up to `limit` commits that `ref` reaches, `ref` being a branch or a commit id; None: the default branch.
+    """Up to `limit` commits that `ref` reaches, `ref` being a branch, a tag or an id; None: the default branch.
 
     Raises Missing for an unknown ref, Invalid for a cursor that no page gave.
     """
@@ -62,14 +63,10 @@ def list_commits(
 
 
 def _resolve(session: Session, repository_id: UUID, ref: str | None, default: str) -> list[str]:
-    heads = branch_heads(session, repository_id)
     if ref is None:
+        heads = branch_heads(session, repository_id)
         return [heads[default]] if default in heads else sorted(set(heads.values()))[:1]
-    if ref in heads:
-        return [heads[ref]]
-    if re.fullmatch("[0-9a-f]{64}", ref) and generations(session, repository_id, [ref]):
-        return [ref]
-    raise Missing("There is no such branch or commit in this repository.")
+    return [find_commit(session, repository_id, ref).commit_id]
 
 
 def _read_cursor(after: str) -> tuple[str, list[str]]:

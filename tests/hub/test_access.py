@@ -96,7 +96,9 @@ def statuses(world: World, base: str, routes: dict[str, Any], token: str | None)
             assert not 300 <= answer.status_code < 400
             if answer.status_code in (401, 403, 404):
                 refused(answer, answer.status_code)
-            unknown = answer.status_code == 404 and any(word in answer.data for word in (b"in this repo", b"no user"))
+            unknown = answer.status_code == 404 and any(
+                word in answer.data for word in (b"in this repo", b"in the repo", b"no user")
+            )
             found.add("unknown" if unknown else answer.status_code)
     return found
 
