@@ -21,6 +21,7 @@ from tests.hub.world import MSGPACK, MUSE_ACCEPT, History, World
 pytestmark = pytest.mark.integration
 
 PUSHERS = 20
+CHILDREN = 50
 
 
 class TestManyPushes:
@@ -77,15 +78,15 @@ class TestManyPushes:
     def test_one_wins_and_the_others_are_told(
         self, new_world: Callable[..., World], history: History, transport: str, exists: bool
     ) -> None:
-        world, arm = self.world(new_world, PUSHERS)
+        world, arm = self.world(new_world, CHILDREN)
         parents = history.line(1) if exists else []
         if exists:
             pushed(world.push_mpack(history, parents[0]))
-        tips = [history.commit({"f": b"%d" % number}, *parents) for number in range(PUSHERS)]
+        tips = [history.commit({"f": b"%d" % number}, *parents) for number in range(CHILDREN)]
         calls = self.offers(world, history, tips, known=parents, transport=transport)
         arm()
         answers = self.together(calls)
-        assert sorted(answer.status_code for answer in answers) == [200] + [409] * (PUSHERS - 1)
+        assert sorted(answer.status_code for answer in answers) == [200] + [409] * (CHILDREN - 1)
         winner = tips[[answer.status_code for answer in answers].index(200)]
         assert world.heads() == {"main": winner}
         assert rows(world, "SELECT count(*) FROM hub.push")[0][0] == len(parents) + 1
