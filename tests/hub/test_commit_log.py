@@ -139,9 +139,9 @@ def test_page_of_a_long_history_reads_no_more_than_it_shows(world: World, histor
 @pytest.mark.parametrize(
     ("query", "status", "word"),
     [
-        ({"ref": "nothing"}, 404, "in the repository"),
-        ({"ref": "ab" * 32}, 404, "in the repository"),
-        ({"ref": "a\0b"}, 404, "in the repository"),
+        ({"ref": "nothing"}, 404, "in this repository"),
+        ({"ref": "ab" * 32}, 404, "in this repository"),
+        ({"ref": "a\0b"}, 404, "in this repository"),
         ({"after": "x"}, 422, "after"),
         ({"after": "ab" * 32}, 422, "after"),
         ({"limit": "0"}, 422, "limit"),
