@@ -16,6 +16,7 @@ from hub.keys import mpack_key
 from hub.locate import BlockReader, locate_objects
 from hub.repack import FOLD_BYTES_MAX, FOLD_MIN, fold_count, repack
 from storage import FaultyStore, MemoryStore
+from tasks.queue import cancel_job
 from tests.hub.collecting import collect_at_once, marks, packs
 from tests.hub.racing import Failpoint, at_tip, pushed
 from tests.hub.views import cached, fetch_mpack, fetch_muse, indexed_mpacks, jobs, model, rows
@@ -168,6 +169,28 @@ class TestRepack:
         assert packs(world) == before
         fold(world)
         world.drain()
+        at_tip(world, history, tips[-1])
+
+    def test_a_worker_that_has_lost_its_claim_changes_nothing(
+        self, new_world: Callable[..., World], history: History
+    ) -> None:
+        failpoint = Failpoint("put", "after")
+        world = new_world(archive=FaultyStore(MemoryStore(), hook=failpoint))
+        tips = push_line(world, history, 4)
+        before = indexed_mpacks(world)
+
+        def end_the_claim() -> None:
+            (running,) = jobs(world, REPACK, "running")
+            with world.hub.services.sessions.begin() as session:
+                cancel_job(session, running.job_id, reason="taken away")
+
+        failpoint.arm(end_the_claim)
+        world.drain()
+        assert failpoint.was_reached
+        assert [job.status for job in jobs(world, REPACK)] == ["cancelled"]
+        assert indexed_mpacks(world) == before
+        assert marks(world) == []
+        fold(world)
         at_tip(world, history, tips[-1])
 
     def test_of_two_runs_the_later_one_changes_nothing(self, new_world: Callable[..., World], history: History) -> None:
