@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -54,12 +55,14 @@ class Ranges:
         self._digest = hashlib.sha256()
         self._hashed = 0
         self._arrived = [0] * -(-size // RANGE_BYTES)
+        self._stopped = threading.Event()
 
     def receive(self, url: str, patience: Patience) -> str:
         """Fetch what is still missing; return the digest of the whole.
 
         Raises NoRanges, LinkRefused, Refused, Unreachable, VerificationFailed for more bytes than promised.
         """
+        self._stopped.clear()
         renewed_at = sum(self._arrived)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
         pool = ThreadPoolExecutor(CONNECTIONS)
@@ -78,10 +81,15 @@ class Ranges:
                         renewed_at = sum(self._arrived)
                         patience.renew()
                     patience.wait_or_raise(error)
-                    waiting.appendleft((number, pool.submit(self._fetch, url, number, descriptor)))
+                    # Ranges that broke meanwhile broke together: that is one failure, and they begin again together.
+                    waiting.appendleft((number, fetching))
+                    for place, (again, ended) in enumerate(waiting):
+                        if ended.done() and ended.exception() is not None:
+                            waiting[place] = again, pool.submit(self._fetch, url, again, descriptor)
                 else:
                     self._hash(number, descriptor)
         finally:
+            self._stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
             os.close(descriptor)
         return self._digest.hexdigest()
@@ -118,6 +126,8 @@ class Ranges:
                 os.pwrite(descriptor, chunk, start)
                 start += len(chunk)
                 self._arrived[number] += len(chunk)
+                if self._stopped.is_set():
+                    return
         if start < end:
             raise NoAnswer(f"The download ended at {start} of {self._size} bytes; try again.")
 

@@ -78,6 +78,17 @@ def test_range_that_breaks_is_continued_where_it_broke(
     assert len(clock.slept) == 1
 
 
+def test_ranges_that_break_together_are_one_failure(
+    server: ScriptedServer, remote: Remote, clock: Clock, tmp_path: Path
+) -> None:
+    """As many as there are connections break at once, twice: more than the tries that one range would have."""
+    whole, broken = Reply(200, DATA, ranged=True), Reply(cut=-1)
+    server.on("GET", "/pack", *[broken] * 6, whole)
+    remote.download(offer_of(server), tmp_path / "pack")
+    assert (tmp_path / "pack").read_bytes() == DATA
+    assert 1 <= len(clock.slept) <= 3
+
+
 def test_expired_link_is_renewed_and_no_range_is_fetched_twice(
     server: ScriptedServer, remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
