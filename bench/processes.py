@@ -18,12 +18,12 @@ class Use:
 
 
 def use_of(pid: int) -> Use:
-    """What the process and its children have used."""
+    """What the process and its children have used, those that have ended included."""
     ticks = 0
     peak = 0
     for one in (pid, *children_of(pid)):
         fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
+        ticks += sum(map(int, fields[11:15]))
         for line in Path(f"/proc/{one}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 peak = max(peak, int(line.split()[1]))
