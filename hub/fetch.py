@@ -17,11 +17,11 @@ from hub.difference import difference, known_commits
 from hub.errors import CorruptMpack, FetchNotIndexed, NotReady, WorkFailed
 from hub.keys import cache_key, mpack_key
 from hub.models import Mpack
-from hub.models.history import branch_heads
+from hub.models.history import branch_heads, generations
 from hub.prebuild import cached_mpack
 from hub.services import Services
+from hub.whole import find_pack
 from hub.work import INDEX, PREBUILD, Work
-from storage import NotFound
 from tasks.errors import error_code
 from tasks.job import Job
 from tasks.queue import list_jobs
@@ -54,9 +54,11 @@ def fetch_mpack(services: Services, work: Work, repository_id: UUID, want: list[
         wanted = known_commits(session, repository_id, want) if want else sorted(set(heads.values()))
         if not wanted:
             return Fetched(None, 0, {})
+        # Of commits that this repository does not know, a client may have any number: to it they say nothing.
+        have = list(generations(session, repository_id, sorted(set(have)))) if have else []
         if not have:
             hit = cached_mpack(session, repository_id, wanted)
-            if hit is not None and _is_stored(services, repository_id, hit[0]):
+            if hit is not None and find_pack(services, session, repository_id, hit[0]):
                 return Fetched(*hit, heads)
             if set(wanted) == set(heads.values()):
                 _wait(services, work, session, repository_id, gap=False)
@@ -68,14 +70,6 @@ def fetch_mpack(services: Services, work: Work, repository_id: UUID, want: list[
             session.rollback()
             set_aside_if_damaged(services, repository_id, error.mpack_id)
             _wait(services, work, session, repository_id, gap=True)
-
-
-def _is_stored(services: Services, repository_id: UUID, mpack_id: str) -> bool:
-    try:
-        services.cache.head(cache_key(repository_id, mpack_id))
-    except NotFound:
-        return False
-    return True
 
 
 def _build(

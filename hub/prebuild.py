@@ -27,6 +27,7 @@ from hub.models.repository import lock_repository
 from hub.pack.format import Kind
 from hub.pack.reader import FileSource, PackReader
 from hub.services import Services
+from hub.whole import find_pack, whole_pack
 from storage import NotFound
 
 OVERTAKEN = "overtaken"
@@ -104,6 +105,11 @@ def prebuilt(session: Session, repository_id: UUID, tips: list[str]) -> Prebuilt
 
 def _build(services: Services, session: Session, repository_id: UUID, tips: list[str]) -> Prebuilt:
     contents = difference(session, repository_id, tips, [])
+    whole = whole_pack(session, repository_id, contents)
+    if whole is not None:
+        size = body_size(session, repository_id, contents, whole.object_lengths, limit=ANSWER_BYTES)
+        if size > ANSWER_BYTES:
+            return Prebuilt(whole.mpack_id, whole.size, body_id=None, body_size=size)
     with tempfile.TemporaryFile() as file:
         summary = build_pack(session, services.archive, repository_id, contents, file)
         store_cached(services, session, cache_key(repository_id, summary.mpack_id), file)
@@ -137,9 +143,8 @@ def _is_cached(services: Services, session: Session, repository_id: UUID, tips: 
     if found is None:
         return False
     try:
-        services.cache.head(cache_key(repository_id, found.mpack_id))
         if found.body_id is not None:
             services.cache.head(body_key(repository_id, found.body_id))
     except NotFound:
         return False
-    return True
+    return find_pack(services, session, repository_id, found.mpack_id) is not None

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hub.fsck.findings import Code, Finding
-from hub.keys import body_key, cache_key
+from hub.keys import body_key
 from hub.models.history import branch_heads
 from hub.prebuild import prebuilt
+from hub.whole import find_pack
 from hub.work import PREBUILD
 from storage import NotFound
 from tasks.queue import list_jobs
 
 if TYPE_CHECKING:
     from hub.fsck.check import Checked
+    from storage import Store
 
 
 def check_cache(checked: Checked) -> Iterator[Finding]:
@@ -27,26 +29,30 @@ def check_cache(checked: Checked) -> Iterator[Finding]:
             list_jobs(session, task=PREBUILD, scope=str(checked.repository_id), status=status, limit=1)
             for status in ("pending", "running")
         )
+        pack = find_pack(checked.services, session, checked.repository_id, found.mpack_id) if found else None
     if busy or not tips:
         return
     if found is None:
         yield checked.found(Code.NOT_PREBUILT, tips[0], "no cached pack covers the branches, and no job is under way")
         return
-    named = [(cache_key(checked.repository_id, found.mpack_id), found.mpack_id)]
+    named: list[tuple[tuple[Store, str] | None, str]] = [(pack, found.mpack_id)]
     if found.body_id is not None:
-        named.append((body_key(checked.repository_id, found.body_id), found.body_id))
-    for key, digest in named:
-        if reason := _wrong(checked, key, digest):
+        named.append(((checked.services.cache, body_key(checked.repository_id, found.body_id)), found.body_id))
+    for place, digest in named:
+        if reason := _wrong(checked, place, digest):
             yield checked.found(Code.CACHE_MISSING, digest, reason)
 
 
-def _wrong(checked: Checked, key: str, digest: str) -> str | None:
+def _wrong(checked: Checked, place: tuple[Store, str] | None, digest: str) -> str | None:
+    if place is None:
+        return "there is no such file in the cache"
+    store, key = place
     try:
         if not checked.with_bytes:
-            checked.services.cache.head(key)
+            store.head(key)
             return None
         real = hashlib.sha256()
-        with checked.services.cache.get(key) as body:
+        with store.get(key) as body:
             for chunk in body:
                 real.update(chunk)
     except NotFound:

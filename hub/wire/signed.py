@@ -10,8 +10,9 @@ from flask import request
 from itsdangerous import BadSignature, URLSafeTimedSerializer
 
 from hub.errors import Missing
-from hub.keys import cache_key, staging_key
+from hub.keys import staging_key
 from hub.settings import Settings
+from hub.whole import find_pack
 from hub.wire.context import hub
 from storage import Upload
 
@@ -50,7 +51,9 @@ def download_from(repository_id: UUID, mpack_id: str) -> Upload:
     services = hub().services
     expires = timedelta(seconds=services.settings.download_seconds)
     if services.settings.presign:
-        presigned = services.cache.presign_get(cache_key(repository_id, mpack_id), expires=expires)
+        with services.sessions() as session:
+            place = find_pack(services, session, repository_id, mpack_id)
+        presigned = None if place is None else place[0].presign_get(place[1], expires=expires)
         if presigned is not None:
             return presigned
     token = _serializer(services.settings, DOWNLOAD).dumps([str(repository_id), mpack_id])

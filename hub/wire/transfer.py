@@ -10,7 +10,8 @@ from flask import Blueprint, Response, request
 from werkzeug.exceptions import RequestedRangeNotSatisfiable
 
 from hub.errors import Invalid, Missing
-from hub.keys import cache_key, staging_key
+from hub.keys import staging_key
+from hub.whole import find_pack
 from hub.wire.codec import CHUNK_BYTES, answer, body
 from hub.wire.context import hub
 from hub.wire.signed import read_download, read_part, read_upload
@@ -58,11 +59,12 @@ def part(token: str) -> Response:
 def download(token: str) -> Response:
     """Send the pack that this URL is for, whole or from a byte on."""
     repository_id, mpack_id = read_download(token)
-    store, key = hub().services.cache, cache_key(repository_id, mpack_id)
-    try:
-        size = store.head(key).size
-    except NotFound:
-        raise Missing("This pack is not here any more; ask for a new URL.") from None
+    with hub().services.sessions() as session:
+        place = find_pack(hub().services, session, repository_id, mpack_id)
+    if place is None:
+        raise Missing("This pack is not here any more; ask for a new URL.")
+    store, key = place
+    size = store.head(key).size
     headers = {"Accept-Ranges": "bytes", "Content-Length": str(size), "ETag": f'"{mpack_id}"'}
     asked = RANGE.fullmatch(request.headers.get("Range", ""))
     if asked is None:

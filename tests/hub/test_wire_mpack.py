@@ -234,6 +234,20 @@ class TestFetch:
         said = world.post("/fetch/mpack", {"want": [tip], "have": [tip]}).get_json()
         assert (said["mpack_id"], said["size"], said["tips"]) == (None, 0, {"main": tip})
 
+    def test_have_that_nobody_knows_is_a_clone_from_the_cache(self, world: World, history: History) -> None:
+        """However many they are, and however often each is named."""
+        tip = history.line(2)[-1]
+        world.push_mpack(history, tip)
+        world.drain()
+        mpack_id = world.post("/fetch/mpack", {}).get_json()["mpack_id"]
+        strangers = [f"{number:064x}" for number in range(100_000)]
+        said = world.post("/fetch/mpack", {"want": [tip] * 1000, "have": strangers + strangers[:50_000]})
+        assert (said.status_code, said.get_json()["mpack_id"]) == (200, mpack_id)
+
+    @pytest.mark.parametrize("field", ["want", "have"])
+    def test_a_million_ids_are_refused_by_their_size(self, world: World, field: str) -> None:
+        refused(world.post("/fetch/mpack", {field: [ID] * 1_000_000}), 413, "smaller")
+
     def test_unknown_want_is_not_found(self, world: World, history: History) -> None:
         world.push_mpack(history, history.line(1)[0])
         refused(world.post("/fetch/mpack", {"want": [ID]}), 404, ID)

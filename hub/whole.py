@@ -1,0 +1,79 @@
+"""A large pack that was pushed whole and holds exactly what a clone needs: it is the clone, and no second one is built.
+
+The archive then serves what else the cache would. Small packs are built anew all the same: it costs little, and they
+compress better together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sqlalchemy import exists, func, select
+from sqlalchemy.orm import Session
+
+from hub.difference import Difference
+from hub.keys import archive_key, cache_key
+from hub.models import Mpack, MpackIndex
+from hub.models.mpack import MpackBlock
+from hub.pack.format import Kind
+from hub.services import Services
+from storage import NotFound, Store
+
+LEAST_BYTES = 64 * 1024 * 1024
+"""From this size on a pushed pack is given out as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A pushed pack; sizes are bytes."""
+
+    mpack_id: str
+    size: int
+    object_lengths: list[int]
+    """Raw lengths of its objects, in no order."""
+
+
+def whole_pack(session: Session, repository_id: UUID, contents: Difference) -> Whole | None:
+    """A live, indexed pack with exactly these entities, of at least LEAST_BYTES; None: there is none."""
+    wanted = {
+        *((int(Kind.OBJECT), item) for item in contents.objects),
+        *((int(Kind.SNAPSHOT), item) for item in contents.snapshots),
+        *((int(Kind.COMMIT), item) for item in contents.commits),
+    }
+    alike = session.execute(
+        select(Mpack.mpack_id, Mpack.size)
+        .join(MpackBlock, (MpackBlock.repository_id == Mpack.repository_id) & (MpackBlock.mpack_id == Mpack.mpack_id))
+        .where(
+            Mpack.repository_id == repository_id,
+            Mpack.state == "live",
+            Mpack.indexed_at.is_not(None),
+            Mpack.size >= LEAST_BYTES,
+        )
+        .group_by(Mpack.mpack_id, Mpack.size)
+        .having(func.sum(MpackBlock.entries) == len(wanted))
+    ).all()
+    for mpack_id, size in alike:
+        entries = session.execute(
+            select(MpackIndex.kind, MpackIndex.entity_id, MpackIndex.raw_length).where(
+                MpackIndex.repository_id == repository_id, MpackIndex.mpack_id == mpack_id
+            )
+        ).all()
+        if {(kind, entity_id) for kind, entity_id, _ in entries} == wanted:
+            return Whole(mpack_id, size, [length for kind, _, length in entries if kind == Kind.OBJECT])
+    return None
+
+
+def find_pack(services: Services, session: Session, repository_id: UUID, mpack_id: str) -> tuple[Store, str] | None:
+    """Store and key of a pack that clones get: in the cache, or a live one of the archive; None: it is in neither."""
+    places = [(services.cache, cache_key(repository_id, mpack_id))]
+    live = exists().where(Mpack.repository_id == repository_id, Mpack.mpack_id == mpack_id, Mpack.state == "live")
+    if session.scalar(select(live)):
+        places.append((services.archive, archive_key(repository_id, mpack_id)))
+    for store, key in places:
+        try:
+            store.head(key)
+        except NotFound:
+            continue
+        return store, key
+    return None
