@@ -87,7 +87,7 @@ def _check_value(where: _Where, value: object, depth: int) -> None:
     elif isinstance(value, float):
         if not math.isfinite(value):
             raise PayloadError(_field(where), "must be a finite number")
-    elif isinstance(value, (list, tuple, Mapping)):
+    elif isinstance(value, (list, tuple, dict, Mapping)):  # dict: the ABC is asked last, it takes long to answer
         _check_parts(where, value, depth + 1)
     else:
         raise PayloadError(_field(where), f"{type(value).__name__} is not a JSON value")
@@ -96,7 +96,7 @@ def _check_value(where: _Where, value: object, depth: int) -> None:
 def _check_parts(where: _Where, whole: list[Any] | tuple[Any, ...] | Mapping[Any, Any], depth: int) -> None:
     if depth > DEPTH_MAX and whole:
         raise PayloadError(_field(where), f"must not be nested deeper than {DEPTH_MAX} levels")
-    if not isinstance(whole, Mapping):
+    if isinstance(whole, (list, tuple)):
         for position, item in enumerate(whole):
             _check_value((where, position), item, depth)
         return
@@ -201,7 +201,7 @@ def kind_params(new: NewJob) -> dict[str, Any]:
 
 def own_params(new: NewJob) -> dict[str, Any]:
     """Check payload, key and the ids of the parents, which each job has for itself. Raises PayloadError."""
-    if not isinstance(new.payload, Mapping) or set(new.payload) != {"args", "kwargs"}:
+    if not isinstance(new.payload, (dict, Mapping)) or new.payload.keys() != {"args", "kwargs"}:
         raise PayloadError("payload", 'must be {"args": […], "kwargs": {…}}')
     key = None if new.dedup_key is None else check_text("dedup_key", new.dedup_key, KEY_BYTES_MAX)
     if new.parents:
