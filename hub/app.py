@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from flask import Flask, Response
+from sqlalchemy import event
 from sqlalchemy.orm import sessionmaker
 from werkzeug.middleware.proxy_fix import ProxyFix
 
@@ -18,11 +22,17 @@ from hub.work import Work
 from storage import Store, open_store
 
 
-def create_app(settings: Settings | None = None, *, archive: Store | None = None, cache: Store | None = None) -> Flask:
+def create_app(
+    settings: Settings | None = None,
+    *,
+    archive: Store | None = None,
+    cache: Store | None = None,
+    statement_seconds: int = 0,
+) -> Flask:
     """The hub as a WSGI application.
 
     `settings` None: from the environment (SettingsError when it does not suffice). `archive` and `cache` replace the
-    S3 stores, in tests.
+    S3 stores, in tests. `statement_seconds`: how long a statement may take in the database; 0: as long as it takes.
     """
     settings = settings or from_env(environment())
     app = Flask("hub", static_folder=None)
@@ -33,6 +43,8 @@ def create_app(settings: Settings | None = None, *, archive: Store | None = None
     app.url_map.merge_slashes = False
     db.init_app(app)
     with app.app_context():
+        if statement_seconds:
+            event.listen(db.engine, "connect", partial(_limit_statements, statement_seconds))
         sessions = sessionmaker(db.engine, expire_on_commit=False)
     services = Services(
         settings=settings,
@@ -65,6 +77,13 @@ def create_app(settings: Settings | None = None, *, archive: Store | None = None
         hops = settings.trusted_proxies
         app.wsgi_app = ProxyFix(app.wsgi_app, x_for=hops, x_proto=hops, x_host=hops)  # type: ignore[method-assign]
     return app
+
+
+def _limit_statements(seconds: int, connection: Any, _: object) -> None:
+    """Set the limit on a new connection of the pool."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('statement_timeout', %s, false)", [f"{seconds}s"])
+    connection.commit()
 
 
 def health() -> Response:

@@ -1,0 +1,99 @@
+"""The web process: slow clients hold no thread, and a statement can't run for ever."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from typing import Any
+
+import psycopg
+import pytest
+
+from hub.embedded.ports import choose
+from tests.system.world import ROOT, WAIT_SECONDS
+
+pytestmark = [pytest.mark.integration, pytest.mark.system]
+
+OK = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+@pytest.fixture
+def port(database_url: str, committed_db: psycopg.Connection[Any]) -> Iterator[int]:
+    """A web process with one thread and short limits."""
+    (number,) = choose(1)
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PACKHOUSE_")} | {
+        "DATABASE_URL": database_url, "S3_ENDPOINT_URL": "http://127.0.0.1:1", "S3_ACCESS_KEY_ID": "unused",
+        "S3_SECRET_ACCESS_KEY": "unused", "PACKHOUSE_SECRET_KEY": "x" * 32,
+    }  # fmt: skip
+    options = [
+        "--workers",
+        "1",
+        "--threads",
+        "1",
+        "--head-timeout",
+        "1",
+        "--idle-timeout",
+        "1",
+        "--statement-timeout",
+        "1",
+    ]
+    command = [sys.executable, "-m", "hub.cli", "serve", "--bind", f"127.0.0.1:{number}", *options]
+    process = subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE)
+    try:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while process.stderr is not None and b"Booting worker" not in process.stderr.readline():
+            assert time.monotonic() < deadline
+        yield number
+    finally:
+        process.terminate()
+        process.communicate(timeout=WAIT_SECONDS)
+
+
+def say(port: int, data: bytes) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
+    connection.sendall(data)
+    return connection
+
+
+def answer(connection: socket.socket) -> bytes:
+    """All that comes until the connection ends."""
+    with closing(connection):
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_head_that_does_not_come_to_its_end_holds_no_thread(port: int) -> None:
+    slow = say(port, b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+    assert b"200 OK" in answer(say(port, OK))
+    assert answer(slow) == b""
+
+
+def test_head_that_trickles_ends_as_well(port: int) -> None:
+    head = b"GET /health HTTP/1.1\r\nHost: x\r\nX-Slow: "
+    with closing(say(port, head)) as slow, closing(say(port, OK)) as waiting:
+        waiting.settimeout(0.2)
+        got = b""
+        while not got:
+            try:
+                got = waiting.recv(65536)
+            except TimeoutError:
+                with suppress(ConnectionError):  # it may have ended in between
+                    slow.sendall(b"x")
+    assert b"200 OK" in got
+
+
+def test_body_that_stops_coming_holds_no_thread(port: int) -> None:
+    slow = say(port, b"POST /api/repositories HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    assert b"200 OK" in answer(say(port, OK))
+    assert b"401" in answer(slow)
+
+
+def test_statement_that_waits_too_long_is_an_answer(port: int, committed_db: psycopg.Connection[Any]) -> None:
+    committed_db.execute("LOCK TABLE hub.repository IN ACCESS EXCLUSIVE MODE")
+    said = answer(say(port, b"GET /alice/data/refs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+    assert b" 503 " in said.splitlines()[0]
+    assert b"Retry-After" in said
