@@ -73,6 +73,7 @@ class TestManyPushes:
         headers = world.headers() | {"Accept": MUSE_ACCEPT}
         return client.post(world.base + path, data=msgpack.packb(muse), content_type=MSGPACK, headers=headers)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("transport", ["mpack", "muse"])
     @pytest.mark.parametrize("exists", [True, False], ids=["of one head", "of a new branch"])
     def test_one_wins_and_the_others_are_told(
