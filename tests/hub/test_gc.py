@@ -239,10 +239,14 @@ def test_gc_of_the_whole_store_runs_every_day(world: World) -> None:
 
 
 def test_the_command_counts_and_deletes(world: World, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    orphan(world, history, history.line(1)[0])
+    mpack_id = orphan(world, history, history.line(1)[0])
+    with world.hub.services.sessions.begin() as session:
+        doom(session, "archive", [stat.key for stat in world.archive.list()])
+    pass_a_day(world)
     monkeypatch.setattr("hub.app.create_app", lambda: world.app)
-    monkeypatch.setattr("hub.gc.AGES", AT_ONCE)
     result = CliRunner().invoke(gc, ["--json", "--dry-run"])
     assert result.exit_code == 0, result.output
-    assert json.loads(result.output)["unknown"] == 0
-    assert "Deleted 0 packs" in CliRunner().invoke(gc, []).output
+    assert json.loads(result.output)["deleted"] == 1
+    assert packs(world) == {mpack_id}
+    assert "Deleted 1 packs" in CliRunner().invoke(gc, []).output
+    assert packs(world) == set()

@@ -14,6 +14,7 @@ import pytest
 import urllib3
 from sqlalchemy import event
 
+from hub.chores import GC, INTEL, LAST_COMMITS
 from hub.keys import archive_key, cache_key
 from hub.pack.format import Limits
 from hub.pack.verify import verify_pack
@@ -68,8 +69,10 @@ class TestPush:
         tip = history.line(2)[-1]
         said = world.push_mpack(history, tip).get_json()
         assert (said["ok"], said["branch_heads"]) == (True, {"main": tip})
-        assert [(job["task"], job["status"]) for job in said["jobs"]] == [(INDEX, "pending"), (PREBUILD, "pending")]
-        assert {job["id"] for job in said["jobs"]} == {str(job.job_id) for job in jobs(world)}
+        assert [(job["task"], job["status"]) for job in said["jobs"]] == [
+            (task, "pending") for task in (INDEX, PREBUILD, GC, LAST_COMMITS, INTEL)
+        ]
+        assert {job["id"] for job in said["jobs"][:2]} == {str(job.job_id) for job in jobs(world)}
 
     def test_repeat_answers_the_same_and_stores_nothing(self, world: World, history: History) -> None:
         tip = history.line(2)[-1]
@@ -81,7 +84,7 @@ class TestPush:
         world.drain()
         again = world.push_bytes(mpack_id, raw, tip).get_json()
         assert (again["push_id"], again["branch_heads"]) == (first["push_id"], first["branch_heads"])
-        assert [job["status"] for job in again["jobs"]] == ["succeeded", "succeeded"]
+        assert {job["status"] for job in again["jobs"]} == {"succeeded"}
 
     def test_repeat_is_accepted_after_the_branch_went_on(self, world: World, history: History) -> None:
         first, second = history.line(2)
@@ -124,7 +127,7 @@ class TestPush:
         world.post("/push/objects", {"objects": objects}, muse=True)
         mpack_id, raw = history.mpack([tip], without=history.objects_of([tip]))
         said = world.push_bytes(mpack_id, raw, tip).get_json()
-        assert [job["task"] for job in said["jobs"]] == [INDEX, INDEX, PREBUILD]
+        assert [job["task"] for job in said["jobs"]][:3] == [INDEX, INDEX, PREBUILD]
         assert world.push_bytes(mpack_id, raw, tip).get_json()["push_id"] == said["push_id"]
         world.drain()
         assert fetch_mpack(world) == model(history, [tip])
@@ -162,8 +165,8 @@ class TestStatus:
             seen = [self.status(world, said)["status"]]
             while worker.once():
                 seen.append(self.status(world, said)["status"])
-        assert seen == ["received", "indexed", "prebuilt"]
-        assert [job["status"] for job in self.status(world, said)["jobs"]] == ["succeeded", "succeeded"]
+        assert seen == ["received", "indexed", *["prebuilt"] * 4], "what else follows from a push keeps nobody waiting"
+        assert {job["status"] for job in self.status(world, said)["jobs"]} == {"succeeded"}
 
     def test_failed_push_says_why(self, world: World, history: History) -> None:
         said = world.push_mpack(history, history.line(1)[0]).get_json()
