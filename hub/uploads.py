@@ -14,7 +14,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
-from hub.errors import Invalid
+from hub.errors import HubError, Invalid, TooLarge
 from hub.held import held_objects
 from hub.keys import upload_key
 from hub.models.sets import bites
@@ -22,6 +22,9 @@ from hub.services import Services
 from hub.staging import StagedPack
 from storage import NotFound
 
+MUSE_OBJECT_BYTES = 66_000_000
+"""Largest object that is taken from the Muse client: with what is around it, a larger one would not fit into the 64 MiB
+of an answer that this client reads, and no clone by it would ever be whole."""
 PACK_BYTES = 256 * 1024 * 1024
 """Content of one staged pack, roughly: large objects go into the next one."""
 
@@ -43,19 +46,19 @@ def presign_objects(services: Services, repository_id: UUID, object_ids: list[st
     return presigned
 
 
-def collect_uploads(services: Services, repository_id: UUID, object_ids: Iterable[str]) -> list[str]:
+def collect_uploads(services: Services, repository_id: UUID, object_ids: Iterable[str]) -> dict[str, HubError]:
     """Stage those of the objects whose presigned upload has arrived.
 
-    Returns the ids whose upload had other bytes: it has been removed, and counts as not sent. Raises storage's errors.
+    Returns the refused ones and why: their uploads have been removed, and count as not sent. Raises storage's errors.
     """
     waiting = _waiting(services, repository_id, object_ids)
-    wrong: list[str] = []
+    refused: dict[str, HubError] = {}
     while waiting:
         done: list[str] = []
         with StagedPack(services, repository_id) as pack:
             while waiting and pack.content_bytes < PACK_BYTES:
                 object_id = waiting.pop()
-                if _take(services, repository_id, object_id, pack, wrong):
+                if _take(services, repository_id, object_id, pack, refused):
                     done.append(object_id)
             pack.store()
         for object_id in done:
@@ -63,24 +66,32 @@ def collect_uploads(services: Services, repository_id: UUID, object_ids: Iterabl
         with services.sessions.begin() as session:
             for bite in bites(done):
                 session.execute(FORGET, {"repository_id": repository_id, "ids": bite})
-    return wrong
+    return refused
 
 
-def _take(services: Services, repository_id: UUID, object_id: str, pack: StagedPack, wrong: list[str]) -> bool:
-    """Bring one upload into the pack; False while it has not arrived."""
+def _take(
+    services: Services, repository_id: UUID, object_id: str, pack: StagedPack, refused: dict[str, HubError]
+) -> bool:
+    """Bring one upload into the pack, or say why not; False while it has not arrived."""
     digest = hashlib.sha256()
+    most = min(services.settings.max_object_bytes, MUSE_OBJECT_BYTES)
     with tempfile.TemporaryFile() as file:
         try:
             with services.archive.get(upload_key(repository_id, object_id)) as body:
                 size = body.size
-                fits = size <= services.settings.max_object_bytes
-                for chunk in body if fits else ():
+                for chunk in body if size <= most else ():
                     digest.update(chunk)
                     file.write(chunk)
         except NotFound:
             return False
-        if not fits or digest.hexdigest() != object_id:
-            wrong.append(object_id)
+        if size > most:
+            refused[object_id] = TooLarge(
+                f"Object {object_id[:12]} has {size} bytes, and the Muse client can be sent {most} at most. "
+                "Push this repository with `packhouse push` and get it with `packhouse clone`."
+            )
+            return True
+        if digest.hexdigest() != object_id:
+            refused[object_id] = Invalid(f"objects[{object_id}]", "its upload had other bytes; push again.")
             return True
         file.seek(0)
         pack.add(object_id, file, size)
@@ -96,12 +107,6 @@ def _waiting(services: Services, repository_id: UUID, object_ids: Iterable[str])
             for (object_id,) in session.execute(PRESIGNED, {"repository_id": repository_id, "ids": bite})
         ]
         return sorted(set(found) - held_objects(session, repository_id, found), reverse=True)
-
-
-def require_right_uploads(wrong: list[str]) -> None:
-    """Raise Invalid when a push needs an object whose upload had other bytes."""
-    if wrong:
-        raise Invalid(f"objects[{wrong[0]}]", "its upload had other bytes, or too many; it is removed. Push again.")
 
 
 REMEMBER = text("""

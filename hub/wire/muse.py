@@ -15,7 +15,7 @@ from hub.models.sets import BITE
 from hub.pack.reader import FileSource, PackReader
 from hub.push import read_incoming, receive
 from hub.staging import stage_objects
-from hub.uploads import collect_uploads, presign_objects, require_right_uploads
+from hub.uploads import collect_uploads, presign_objects
 from hub.wire import bundle, pull
 from hub.wire.codec import JSON, MSGPACK, answer, answer_ids, body, read_map, take_ids
 from hub.wire.context import hub, opened, page
@@ -103,8 +103,8 @@ def push(owner: str, slug: str) -> Response:
             branch=asked.branch,
             force=asked.force,
         )
-        wrong = collect_uploads(services, repository.repository_id, incoming.named_objects)
-        require_right_uploads(wrong)
+        for refusal in collect_uploads(services, repository.repository_id, incoming.named_objects).values():
+            raise refusal
         receipt = receive(services, hub().work, repository.pusher, repository.repository_id, incoming)
     message = f"{incoming.branch} is now {incoming.tip[:12]}."
     return answer({"ok": True, "message": message, "branch_heads": receipt.branch_heads})

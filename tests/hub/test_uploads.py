@@ -10,8 +10,11 @@ from collections.abc import Callable
 import msgpack
 import pytest
 
+from hub.fetch_body import ANSWER_BYTES, object_size
 from hub.keys import upload_key
+from hub.uploads import MUSE_OBJECT_BYTES
 from storage import NotFound, Store
+from tests.hub.offers import refused
 from tests.hub.world import History, World
 
 pytestmark = pytest.mark.integration
@@ -76,9 +79,7 @@ def test_other_bytes_are_refused_at_the_push_and_removed(large_world: World, his
     (large,) = history.objects_of([tip])
     put(presign(world, [large])["presigned"][large], b"other bytes")  # type: ignore[index]
     push = {"bundle": history.bundle([tip]), "branch": "main", "force": False}
-    refused = world.post("/push", push, muse=True)
-    assert refused.status_code == 422
-    assert large in refused.text
+    refused(world.post("/push", push, muse=True), 422, large)
     assert world.heads() == {}
     put(presign(world, [large])["presigned"][large], LARGE)  # type: ignore[index]
     assert world.post("/push", push, muse=True).status_code == 200
@@ -98,6 +99,28 @@ def test_after_a_url_that_is_not_good_any_more_the_next_push_works(large_world: 
     put(presign(world, [large])["presigned"][large], LARGE)  # type: ignore[index]
     push = {"bundle": history.bundle([tip]), "branch": "main", "force": False}
     assert world.post("/push", push, muse=True).status_code == 200
+
+
+def test_an_object_that_could_never_be_fetched_is_refused_with_a_way_out(
+    large_world: World, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = large_world
+    monkeypatch.setattr("hub.uploads.MUSE_OBJECT_BYTES", len(LARGE) - 1)
+    tip = history.commit({"large.bin": LARGE})
+    (large,) = history.objects_of([tip])
+    put(presign(world, [large])["presigned"][large], LARGE)  # type: ignore[index]
+    push = {"bundle": history.bundle([tip]), "branch": "main", "force": False}
+    answer = world.post("/push", push, muse=True)
+    refused(answer, 413, large[:12], f"{len(LARGE)} bytes", "packhouse push")
+    assert world.heads() == {}
+    monkeypatch.setattr("hub.uploads.MUSE_OBJECT_BYTES", len(LARGE))
+    put(presign(world, [large])["presigned"][large], LARGE)  # type: ignore[index]
+    assert world.post("/push", push, muse=True).status_code == 200
+
+
+def test_an_object_that_is_taken_leaves_room_in_an_answer() -> None:
+    around = object_size(0) + 1_000_000
+    assert MUSE_OBJECT_BYTES + around < ANSWER_BYTES
 
 
 def test_an_upload_of_other_bytes_is_still_missing(large_world: World, history: History, tip: str) -> None:
