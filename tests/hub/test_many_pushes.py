@@ -129,7 +129,10 @@ class TestManyPushes:
         assert {answer.status_code for answer in answers} == {200}
         assert {answer.get_json()["push_id"] for answer in answers} == {answers[0].get_json()["push_id"]}
 
-    def test_pushes_to_different_branches_all_succeed(self, new_world: Callable[..., World], history: History) -> None:
+    def test_pushes_to_different_branches_all_succeed(
+        self, new_world: Callable[..., World], history: History, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("hub.repack.FOLD_MIN", 1000)  # its put would wait at the barrier, too
         world, arm = self.world(new_world, 8)
         (base,) = history.line(1)
         pushed(world.push_mpack(history, base))
@@ -157,7 +160,7 @@ def test_two_workers_share_the_work_and_do_it_once(world: World, history: Histor
             # The gate may be shut for one while the other's index job runs.
             for _ in range(1000):
                 settled = worker.once()
-                ran += [item.task for item in settled]
+                ran += [item.task for item in settled if item.task in (INDEX, PREBUILD)]
                 if not settled and not jobs(world, status="pending") and not jobs(world, status="running"):
                     break
         return ran
