@@ -20,7 +20,7 @@ from hub.models import Mpack
 from hub.models.history import branch_heads, generations
 from hub.prebuild import cached_mpack
 from hub.services import Services
-from hub.whole import find_pack
+from hub.whole import Place, find_pack
 from hub.work import INDEX, PREBUILD, Work
 from tasks.errors import error_code
 from tasks.job import Job
@@ -36,11 +36,12 @@ JOBS_SEEN = 100
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A pack that lies in the cache store, and the branches when it was answered. No pack: nothing to send."""
+    """A pack, the store and key it lies under, and the branches when it was answered. No pack: nothing to send."""
 
     mpack_id: str | None
     size: int
     tips: dict[str, str]
+    place: Place | None = None
 
 
 def fetch_mpack(services: Services, work: Work, repository_id: UUID, want: list[str], have: list[str]) -> Fetched:
@@ -58,8 +59,9 @@ def fetch_mpack(services: Services, work: Work, repository_id: UUID, want: list[
         have = list(generations(session, repository_id, sorted(set(have)))) if have else []
         if not have:
             hit = cached_mpack(session, repository_id, wanted)
-            if hit is not None and find_pack(services, session, repository_id, hit[0]):
-                return Fetched(*hit, heads)
+            place = find_pack(services, session, repository_id, hit[0]) if hit else None
+            if hit and place:
+                return Fetched(*hit, heads, place)
             if set(wanted) == set(heads.values()):
                 _wait(services, work, session, repository_id, gap=False)
         try:
@@ -80,9 +82,10 @@ def _build(
         return Fetched(None, 0, heads)
     with tempfile.TemporaryFile() as file:
         summary = build_pack(session, services.archive, repository_id, contents, file)
-        store_cached(services, session, cache_key(repository_id, summary.mpack_id), file)
+        key = cache_key(repository_id, summary.mpack_id)
+        store_cached(services, session, key, file)
     session.commit()
-    return Fetched(summary.mpack_id, summary.size, heads)
+    return Fetched(summary.mpack_id, summary.size, heads, (services.cache, key))
 
 
 def _wait(services: Services, work: Work, session: Session, repository_id: UUID, *, gap: bool) -> NoReturn:

@@ -20,6 +20,8 @@ from hub.pack.format import Kind
 from hub.services import Services
 from storage import NotFound, Store
 
+Place = tuple[Store, str]
+"""The store that has a pack, and its key there."""
 LEAST_BYTES = 64 * 1024 * 1024
 """From this size on a pushed pack is given out as it is."""
 
@@ -64,16 +66,20 @@ def whole_pack(session: Session, repository_id: UUID, contents: Difference) -> W
     return None
 
 
-def find_pack(services: Services, session: Session, repository_id: UUID, mpack_id: str) -> tuple[Store, str] | None:
-    """Store and key of a pack that clones get: in the cache, or a live one of the archive; None: it is in neither."""
-    places = [(services.cache, cache_key(repository_id, mpack_id))]
+def find_pack(services: Services, session: Session, repository_id: UUID, mpack_id: str) -> Place | None:
+    """Where a pack that clones get lies: in the cache, or a live one in the archive; None: in neither."""
+    place = services.cache, cache_key(repository_id, mpack_id)
+    if _is_there(place):
+        return place
     live = exists().where(Mpack.repository_id == repository_id, Mpack.mpack_id == mpack_id, Mpack.state == "live")
-    if session.scalar(select(live)):
-        places.append((services.archive, archive_key(repository_id, mpack_id)))
-    for store, key in places:
-        try:
-            store.head(key)
-        except NotFound:
-            continue
-        return store, key
-    return None
+    place = services.archive, archive_key(repository_id, mpack_id)
+    return place if session.scalar(select(live)) and _is_there(place) else None
+
+
+def _is_there(place: Place) -> bool:
+    store, key = place
+    try:
+        store.head(key)
+    except NotFound:
+        return False
+    return True

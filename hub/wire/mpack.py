@@ -138,7 +138,7 @@ def fetch(owner: str, slug: str) -> Response:
         "expires_at": None,
     }
     if fetched.mpack_id is not None:
-        where = download_from(repository.repository_id, fetched.mpack_id)
+        where = download_from(repository.repository_id, fetched.mpack_id, fetched.place)
         said |= {"url": where.url, "expires_at": where.expires_at.isoformat()}
     return answer(said)
 

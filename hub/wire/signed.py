@@ -12,7 +12,7 @@ from itsdangerous import BadSignature, URLSafeTimedSerializer
 from hub.errors import Missing
 from hub.keys import staging_key
 from hub.settings import Settings
-from hub.whole import find_pack
+from hub.whole import Place
 from hub.wire.context import hub
 from storage import Upload
 
@@ -46,14 +46,13 @@ def part_to(repository_id: UUID, mpack_id: str, upload_id: str, number: int, siz
     return Upload("PUT", f"{request.host_url}-/parts/{token}", {}, datetime.now(UTC) + expires)
 
 
-def download_from(repository_id: UUID, mpack_id: str) -> Upload:
-    """Where the client gets a pack of the cache: straight from the store, else here."""
+def download_from(repository_id: UUID, mpack_id: str, place: Place | None) -> Upload:
+    """Where the client gets a pack: straight from where it lies, else here."""
     services = hub().services
     expires = timedelta(seconds=services.settings.download_seconds)
-    if services.settings.presign:
-        with services.sessions() as session:
-            place = find_pack(services, session, repository_id, mpack_id)
-        presigned = None if place is None else place[0].presign_get(place[1], expires=expires)
+    if services.settings.presign and place is not None:
+        store, key = place
+        presigned = store.presign_get(key, expires=expires)
         if presigned is not None:
             return presigned
     token = _serializer(services.settings, DOWNLOAD).dumps([str(repository_id), mpack_id])
