@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 import tasks
 from hub.archive import set_aside_if_damaged
+from hub.attributes import learn_domain
 from hub.code_intel import code_intel
 from hub.errors import CorruptMpack, FetchNotIndexed
 from hub.gc import collect
@@ -33,7 +34,7 @@ class Chores:
     def __init__(self, app: tasks.App, services: Services, *, index: str) -> None:
         """`index`: the task that must be through with a repository's packs before they are folded."""
         self._keep_clean(app, services, index)
-        self._look_at_heads(app, index)
+        self._look_at_heads(app, services, index)
 
     def _keep_clean(self, app: tasks.App, services: Services, index: str) -> None:
         @app.task(GC, bind=True, dedup=tasks.Dedup(), priority=LAST, retry=RETRY)
@@ -71,7 +72,7 @@ class Chores:
         self.repack = fold
         self.gc_all = gc_all
 
-    def _look_at_heads(self, app: tasks.App, index: str) -> None:
+    def _look_at_heads(self, app: tasks.App, services: Services, index: str) -> None:
         @app.task(LAST_COMMITS, bind=True, transactional=True, tier=2, dedup=tasks.Dedup(), priority=LAST, retry=RETRY)
         def last_commits(self: tasks.Context, *, head: str, branch: str) -> dict[str, int]:
             """Find the last commit of each path. `head` and `branch` are for observation: live heads are read."""
@@ -89,7 +90,7 @@ class Chores:
             retry=RETRY,
         )
         def intel(self: tasks.Context, *, head: str, branch: str) -> dict[str, int]:
-            """Measure the languages of each head. `head` and `branch` are for observation: live heads are read."""
+            """Measure the languages of each head, and learn the domain. `head` and `branch` are for observation."""
             tips = live_tips(self.session, UUID(self.scope))
             under_way = [
                 job
@@ -97,7 +98,9 @@ class Chores:
                 for job in list_jobs(self.session, task=index, scope=self.scope, status=status, limit=1)
             ]
             try:
-                return code_intel(self.session, UUID(self.scope), tips)
+                measured = code_intel(self.session, UUID(self.scope), tips)
+                learn_domain(services, self.session, UUID(self.scope), tips)
+                return measured
             except FetchNotIndexed:
                 if under_way:
                     raise tasks.Postpone(0) from None

@@ -11,6 +11,7 @@ from hub.models import Repository
 from hub.record_bytes import decode_record, delta_domain
 from hub.records import Commit
 
+DEFAULT_DOMAIN = "code"
 DOMAIN = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 
@@ -25,13 +26,13 @@ def learn(repository: Repository, branch: str, commits: Sequence[Commit]) -> Non
     if repository.default_branch is None and "/" not in branch:
         repository.default_branch = branch
     for commit in commits:
-        if repository.muse_repo_id is not None and repository.domain != "code":
+        if repository.muse_repo_id is not None and repository.domain != DEFAULT_DOMAIN:
             return
         if repository.muse_repo_id is None and not commit.parents:
             repo_id = decode_record(commit.raw, "commit").get("repo_id")
             if _is_uuid(repo_id):
                 repository.muse_repo_id = repo_id
-        domain = delta_domain(commit.raw) if repository.domain == "code" else None
+        domain = delta_domain(commit.raw) if repository.domain == DEFAULT_DOMAIN else None
         if domain is not None and DOMAIN.fullmatch(domain):
             repository.domain = domain
 

@@ -94,3 +94,31 @@ def test_refused_push_teaches_nothing(world: World, history: History) -> None:
         "repo_id": str(world.repository_id), "domain": "code", "default_branch": "main", "branch_heads": {},
         "snapshots": {},
     }  # fmt: skip
+
+
+def test_domain_is_learned_from_the_attributes_where_no_commit_tells_it(world: World, history: History) -> None:
+    """The first commit of a history has no delta."""
+    tip = history.commit({".museattributes": b'[meta]\ndomain = "midi"\n', "a": b"a"})
+    assert world.push_mpack(history, tip).status_code == 200
+    assert said(world)["domain"] == "code"
+    world.drain()
+    assert said(world)["domain"] == "midi"
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [b"", b"[meta", b"meta = 1", b"[meta]", b"[meta]\ndomain = 7", b'[meta]\ndomain = "../x"', b"\xff", b"[" * 20000],
+)
+def test_attributes_that_name_no_domain_change_nothing(world: World, history: History, attributes: bytes) -> None:
+    tip = history.commit({".museattributes": attributes})
+    assert world.push_mpack(history, tip).status_code == 200
+    world.drain()
+    assert said(world)["domain"] == "code"
+
+
+def test_attributes_do_not_change_a_domain_that_was_given(world: World, history: History) -> None:
+    world.repository_id, world.base = world.repository("alice/given", domain="score"), "/alice/given"
+    tip = history.commit({".museattributes": b'[meta]\ndomain = "midi"\n'})
+    assert world.push_mpack(history, tip).status_code == 200
+    world.drain()
+    assert said(world)["domain"] == "score"
