@@ -24,11 +24,12 @@ import psycopg
 from bench import claims, database, raw
 from bench.database import ROOT, Connection, counters
 from bench.processes import use_of
-from tasks import operate, queue
+from tasks import enqueue, operate, queue
 from tasks.job import NewJob
 from tasks.pool import PLANNER
 
 RUNS = 3
+COMMIT = 10_000
 WAIT_SECONDS = 120
 
 
@@ -89,7 +90,7 @@ def rate(jobs: int, call: Callable[[], object]) -> float:
 
 
 def bench_enqueue(bench: Bench) -> None:
-    """One job a commit, and a thousand."""
+    """One job a commit, and ten thousand, a thousand to a statement; both sides alike."""
     conn, one, many = bench.conn, bench.size(500), bench.size(20_000)
 
     def enqueue_one_by_one() -> None:
@@ -98,18 +99,20 @@ def bench_enqueue(bench: Bench) -> None:
             conn.commit()
 
     def enqueue_bulk() -> None:
-        for begin in range(0, many, 1000):
-            jobs = [NewJob("noop", {"args": [number], "kwargs": {}}) for number in range(begin, begin + 1000)]
+        for begin in range(0, many, COMMIT):
+            jobs = [NewJob("noop", {"args": [n], "kwargs": {}}) for n in range(begin, min(begin + COMMIT, many))]
             queue.enqueue_jobs(conn, jobs)
+            conn.commit()
+
+    def insert_bulk() -> None:
+        for begin in range(0, many, COMMIT):
+            for start in range(begin, min(begin + COMMIT, many), enqueue.PAGE_SIZE):
+                raw.insert_many(conn, range(start, start + enqueue.PAGE_SIZE))
             conn.commit()
 
     pairs: dict[str, tuple[int, Callable[[], object], Callable[[], object]]] = {
         "enqueue_one_by_one": (one, enqueue_one_by_one, lambda: [raw.insert_one(conn, n) for n in range(one)]),
-        "enqueue_bulk": (
-            many,
-            enqueue_bulk,
-            lambda: [raw.insert_many(conn, range(n, n + 1000)) for n in range(0, many, 1000)],
-        ),
+        "enqueue_bulk": (many, enqueue_bulk, insert_bulk),
     }
     for what, (jobs, ours, bare) in pairs.items():
         rates = []

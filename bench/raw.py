@@ -52,14 +52,13 @@ def insert_one(conn: Connection, number: int) -> None:
 
 
 def insert_many(conn: Connection, numbers: range) -> None:
-    """Many rows in one statement, one commit."""
+    """Many rows in one statement; the caller commits."""
     ids = [new_job_id() for _ in numbers]
     payloads = [f'{{"args": [{number}]}}' for number in numbers]
     conn.execute(
         "INSERT INTO bare (id, payload) SELECT i, p::jsonb FROM unnest(%s::uuid[], %s::text[]) AS g (i, p)",
         (ids, payloads),
     )
-    conn.commit()
 
 
 class BareListener(threading.Thread):

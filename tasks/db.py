@@ -119,6 +119,13 @@ def savepoint(conn: Conn) -> Iterator[None]:
 
 
 @contextmanager
+def pipeline(conn: Conn) -> Iterator[None]:
+    """Send the statements of the block without waiting for their results: errors come when those are read."""
+    with driver_connection(conn).pipeline():
+        yield
+
+
+@contextmanager
 def together(conn: Conn) -> Iterator[None]:
     """Make the block one transaction on a connection that would commit each statement by itself; else do nothing."""
     raw = driver_connection(conn)

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from psycopg import errors as pg
+from psycopg.rows import tuple_row
 
-from tasks.db import Conn, rows, together, uuid_array
+from tasks.db import Conn, cursor, pipeline, rows, savepoint, statement, together, uuid_array
 from tasks.errors import DuplicateJob, PayloadError
 from tasks.ids import new_job_id
 from tasks.job import Enqueued, NewJob
 from tasks.payload import check_instant, kind_params, own_params
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
     from uuid import UUID
 
-PAGE_SIZE = 2000
+    from psycopg import Cursor
+
+PAGE_SIZE = 1000
 """Requests in one statement."""
 _COLLISIONS_MAX = 10
 
@@ -63,25 +68,38 @@ def enqueue_job(conn: Conn, new: NewJob, *, now: datetime | None = None) -> Enqu
 
 
 def enqueue_jobs(conn: Conn, new: Sequence[NewJob], *, now: datetime | None = None) -> list[Enqueued]:
-    """T0 for many, in order, as if each were enqueued by itself; some thousand a statement.
+    """T0 for many, in order, as if each were enqueued by itself; a thousand a statement.
 
-    All are checked before any SQL. Two transactions that join the same keys in different orders may wait for each
-    other; Postgres then ends one with DeadlockDetected. Raises what `enqueue_job` raises.
+    While the database takes in one page the next one is made, so a refusal undoes what was sent before it: all are
+    enqueued, or none. Two transactions that join the same keys in different orders may wait for each other; Postgres
+    then ends one with DeadlockDetected. Raises what `enqueue_job` raises.
     """
     at = check_instant("now", now)
     kinds: dict[Hashable, _Params] = {}
-    requests = [_checked(one, kinds) for one in new]
-    done: list[Enqueued] = []
-    # A child must not be seen without its parents, nor half of a list.
-    with together(conn):
-        for joining, group in groupby(requests, key=lambda request: request.joins):
-            if joining:
-                chosen = list(group)
-                for start in range(0, len(chosen), PAGE_SIZE):
-                    done += _enqueue_page(conn, chosen[start : start + PAGE_SIZE], at)
-            else:
-                done += [_enqueue_unique(conn, request, at) for request in group]
-    return done
+    if len(new) <= PAGE_SIZE:
+        requests = [_checked(one, kinds) for one in new]
+        # A child must not be seen without its parents.
+        with together(conn):
+            return [done for page in _runs(conn, requests, at) for done in page()]
+    with savepoint(conn), pipeline(conn):
+        pages = [
+            page
+            for start in range(0, len(new), PAGE_SIZE)
+            for page in _runs(conn, [_checked(one, kinds) for one in new[start : start + PAGE_SIZE]], at)
+        ]
+        return [done for page in pages for done in page()]
+
+
+def _runs(conn: Conn, requests: list[_Request], now: datetime | None) -> list[Callable[[], list[Enqueued]]]:
+    """Send requests, those that join together and the others one by one; how to read what came of them, in order."""
+    sent: list[Callable[[], list[Enqueued]]] = []
+    for joining, group in groupby(requests, key=lambda request: request.joins):
+        if joining:
+            sent.append(_send_page(conn, list(group), now))
+        else:
+            done = [_enqueue_unique(conn, request, now) for request in group]
+            sent.append(partial(list, done))
+    return sent
 
 
 def _checked(new: NewJob, kinds: dict[Hashable, _Params]) -> _Request:
@@ -99,7 +117,7 @@ def _checked(new: NewJob, kinds: dict[Hashable, _Params]) -> _Request:
     return _Request(new, job_id, kind, own_params(new))
 
 
-def _enqueue_page(conn: Conn, page: list[_Request], now: datetime | None) -> list[Enqueued]:
+def _send_page(conn: Conn, page: list[_Request], now: datetime | None) -> Callable[[], list[Enqueued]]:
     merged = _merge(page)
     numbers: dict[int, int] = {}
     kinds: list[_Params] = []
@@ -115,12 +133,16 @@ def _enqueue_page(conn: Conn, page: list[_Request], now: datetime | None) -> lis
         "dedup_keys": json.dumps([request.own["dedup_key"] for request in merged]),
         "now": now,
     }
-    try:
-        found = rows(conn, "enqueue_jobs", params)
-    except pg.UniqueViolation as error:
-        raise DuplicateJob(f"there is already a job with this id: {error.diag.message_detail}") from error
-    by_key = {(task, key): job_id for job_id, task, key in found}
+    cur = cursor(conn, tuple_row)
+    with _named():
+        cur.execute(statement("enqueue_jobs"), params)
     _add_dependencies(conn, page)
+    return partial(_read_page, cur, page)
+
+
+def _read_page(cur: Cursor[tuple[Any, ...]], page: list[_Request]) -> list[Enqueued]:
+    with _named(), cur:
+        by_key = {(task, key): job_id for job_id, task, key in cur.fetchall()}
     done = []
     for request in page:
         job_id = request.job_id
@@ -129,6 +151,15 @@ def _enqueue_page(conn: Conn, page: list[_Request], now: datetime | None) -> lis
         inserted = request.first is None and job_id == request.job_id
         done.append(Enqueued(job_id, "inserted" if inserted else "joined"))
     return done
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """Say what a violation of a unique index means here."""
+    try:
+        yield
+    except pg.UniqueViolation as error:
+        raise DuplicateJob(f"there is already a job with this id: {error.diag.message_detail}") from error
 
 
 def _merge(page: list[_Request]) -> list[_Request]:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy.orm import Session
 
+import tasks.enqueue
 from tasks import queue
 from tasks.errors import DuplicateJob, PayloadError
 from tasks.job import Enqueued
 from tests.tasks.rows import INDEX, at, claim, enqueue_and_claim, new
 
 Db = psycopg.Connection[Any]
+TAKEN = uuid4()
 SEEN = (
     "SELECT task, scope, payload, priority, status, after_tasks, created_at, available_at, attempts_max, postpones_max,"
     " dedup_key, dedup_mode, coalesced, coalesced_at, expires_at, lane, gated FROM tasks.job ORDER BY seq"
@@ -35,10 +41,22 @@ REQUESTS = st.builds(
 )
 
 
-@settings(max_examples=40)
-@given(requests=st.lists(REQUESTS, max_size=8))
-def test_many_at_once_are_what_one_by_one_would_be(database_url: str, requests: list[Any]) -> None:
-    with psycopg.connect(database_url) as conn:
+@contextmanager
+def clean(conn: Db) -> Iterator[None]:
+    """Leave no job behind, committed or not."""
+    try:
+        yield
+    finally:
+        conn.rollback()
+        conn.execute("DELETE FROM tasks.job")
+        conn.commit()
+
+
+@settings(max_examples=60)
+@given(requests=st.lists(REQUESTS, max_size=8), page_size=st.sampled_from([2, 1000]))
+def test_many_at_once_are_what_one_by_one_would_be(database_url: str, requests: list[Any], page_size: int) -> None:
+    with psycopg.connect(database_url) as conn, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks.enqueue, "PAGE_SIZE", page_size)
         single = [queue.enqueue_job(conn, one, now=at(1)) for one in requests]
         rows = conn.execute(SEEN).fetchall()
         conn.rollback()
@@ -78,6 +96,37 @@ def test_an_id_that_is_taken_is_refused(db: Db) -> None:
     job_id = uuid4()
     with pytest.raises(DuplicateJob, match=str(job_id)):
         queue.enqueue_jobs(db, [new(job_id=job_id), new(job_id=job_id)])
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+@pytest.mark.parametrize(("bad", "error"), [({"scope": "a\0"}, PayloadError), ({"job_id": TAKEN}, DuplicateJob)])
+def test_a_refusal_in_a_later_page_takes_all_back(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, bad: dict[str, Any], error: type[Exception], *, autocommit: bool
+) -> None:
+    monkeypatch.setattr(tasks.enqueue, "PAGE_SIZE", 2)
+    requests = [new(kwargs={"n": n}) for n in range(9)]
+    requests[0] = new(job_id=TAKEN) if "job_id" in bad else requests[0]
+    requests[6] = new(**bad)
+    with psycopg.connect(database_url, autocommit=autocommit) as conn, clean(conn):
+        with pytest.raises(error):
+            queue.enqueue_jobs(conn, requests, now=at(0))
+        assert conn.execute("SELECT count(*) FROM tasks.job").fetchone() == (0,)
+        kept = queue.enqueue_jobs(conn, requests[1:6], now=at(0))
+        assert conn.execute("SELECT job_id FROM tasks.job ORDER BY seq").fetchall() == [(one.job_id,) for one in kept]
+
+
+def test_pages_are_sent_through_a_session_too(committed_db: Db, database_url: str) -> None:
+    engine = sa.create_engine(database_url.replace("postgresql:", "postgresql+psycopg:", 1))
+    with Session(engine) as session:
+        done = queue.enqueue_jobs(session, [new(kwargs={"n": n}) for n in range(2500)])
+        session.rollback()
+        assert committed_db.execute("SELECT count(*) FROM tasks.job").fetchone() == (0,)
+        again = queue.enqueue_jobs(session, [new(kwargs={"n": n}) for n in range(2500)])
+        session.commit()
+    engine.dispose()
+    committed_db.rollback()
+    assert (len(done), len(again)) == (2500, 2500)
+    assert committed_db.execute("SELECT count(*) FROM tasks.job").fetchone() == (2500,)
 
 
 def test_nothing_is_nothing(db: Db) -> None:
