@@ -100,8 +100,8 @@ def bench_enqueue(bench: Bench) -> None:
 
     def enqueue_bulk() -> None:
         for begin in range(0, many, COMMIT):
-            jobs = [NewJob("noop", {"args": [n], "kwargs": {}}) for n in range(begin, min(begin + COMMIT, many))]
-            queue.enqueue_jobs(conn, jobs)
+            numbers = range(begin, min(begin + COMMIT, many))
+            queue.enqueue_jobs(conn, (NewJob("noop", {"args": [n], "kwargs": {}}) for n in numbers))
             conn.commit()
 
     def insert_bulk() -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -41,21 +41,22 @@ _COMMON = attrgetter(
 
 @dataclass(slots=True)
 class _Request:
-    """A checked request.
+    """A checked request, ready to be sent.
 
-    `kind`: what it has in common with others, one object for all of them. `own`: its payload and key. `first`: the
-    earlier request of the same statement that has its key, if there is one.
+    `kind`: what it has in common with others, one object for all of them. `first`: the earlier request of the same
+    statement that has its key, if there is one.
     """
 
-    new: NewJob
     job_id: UUID
     kind: _Params
-    own: _Params
+    payload: str
+    key: str | None
+    parents: Sequence[UUID]
     first: _Request | None = None
 
     @property
     def joins(self) -> bool:
-        return self.new.dedup_key is None or self.new.dedup_mode == "join"
+        return self.key is None or self.kind["dedup_mode"] == "join"
 
 
 def enqueue_job(conn: Conn, new: NewJob, *, now: datetime | None = None) -> Enqueued:
@@ -67,38 +68,45 @@ def enqueue_job(conn: Conn, new: NewJob, *, now: datetime | None = None) -> Enqu
     return enqueue_jobs(conn, [new], now=now)[0]
 
 
-def enqueue_jobs(conn: Conn, new: Sequence[NewJob], *, now: datetime | None = None) -> list[Enqueued]:
+def enqueue_jobs(conn: Conn, new: Iterable[NewJob], *, now: datetime | None = None) -> list[Enqueued]:
     """T0 for many, in order, as if each were enqueued by itself; a thousand a statement.
 
     While the database takes in one page the next one is made, so a refusal undoes what was sent before it: all are
-    enqueued, or none. Two transactions that join the same keys in different orders may wait for each other; Postgres
-    then ends one with DeadlockDetected. Raises what `enqueue_job` raises.
+    enqueued, or none. `new` may be lazy, but must not use the connection. Two transactions that join the same keys
+    in different orders may wait for each other; Postgres then ends one with DeadlockDetected. Raises what
+    `enqueue_job` raises.
     """
     at = check_instant("now", now)
     kinds: dict[Hashable, _Params] = {}
-    if len(new) <= PAGE_SIZE:
-        requests = [_checked(one, kinds) for one in new]
+    pages = _pages(_checked(one, kinds) for one in new)
+    first, second = next(pages, []), next(pages, None)
+    if second is None:
         # A child must not be seen without its parents.
         with together(conn):
-            return [done for page in _runs(conn, requests, at) for done in page()]
+            return [done for read in _send(conn, first, at) for done in read()]
+    done: list[Enqueued] = []
+    sent: list[Callable[[], list[Enqueued]]] = []
     with savepoint(conn), pipeline(conn):
-        pages = [
-            page
-            for start in range(0, len(new), PAGE_SIZE)
-            for page in _runs(conn, [_checked(one, kinds) for one in new[start : start + PAGE_SIZE]], at)
-        ]
-        return [done for page in pages for done in page()]
+        for page in chain((first, second), pages):
+            done += [one for read in sent for one in read()]
+            sent = _send(conn, page, at)
+        done += [one for read in sent for one in read()]
+    return done
 
 
-def _runs(conn: Conn, requests: list[_Request], now: datetime | None) -> list[Callable[[], list[Enqueued]]]:
+def _pages(requests: Iterator[_Request]) -> Iterator[list[_Request]]:
+    while page := list(islice(requests, PAGE_SIZE)):
+        yield page
+
+
+def _send(conn: Conn, requests: list[_Request], now: datetime | None) -> list[Callable[[], list[Enqueued]]]:
     """Send requests, those that join together and the others one by one; how to read what came of them, in order."""
     sent: list[Callable[[], list[Enqueued]]] = []
     for joining, group in groupby(requests, key=lambda request: request.joins):
         if joining:
             sent.append(_send_page(conn, list(group), now))
         else:
-            done = [_enqueue_unique(conn, request, now) for request in group]
-            sent.append(partial(list, done))
+            sent.append(partial(list, [_enqueue_unique(conn, request, now) for request in group]))
     return sent
 
 
@@ -114,7 +122,7 @@ def _checked(new: NewJob, kinds: dict[Hashable, _Params]) -> _Request:
     job_id = new.job_id or new_job_id()
     if job_id in new.parents:
         raise PayloadError("parents", "must not name the job itself")
-    return _Request(new, job_id, kind, own_params(new))
+    return _Request(job_id, kind, *own_params(new), new.parents)
 
 
 def _send_page(conn: Conn, page: list[_Request], now: datetime | None) -> Callable[[], list[Enqueued]]:
@@ -129,8 +137,8 @@ def _send_page(conn: Conn, page: list[_Request], now: datetime | None) -> Callab
         "kinds": json.dumps(kinds, default=datetime.isoformat),
         "kind_of": "{" + ",".join([str(numbers[id(request.kind)]) for request in merged]) + "}",
         "job_ids": uuid_array(request.job_id for request in merged),
-        "payloads": "[" + ",".join([request.own["payload"] for request in merged]) + "]",
-        "dedup_keys": json.dumps([request.own["dedup_key"] for request in merged]),
+        "payloads": "[" + ",".join([request.payload for request in merged]) + "]",
+        "dedup_keys": json.dumps([request.key for request in merged]),
         "now": now,
     }
     cur = cursor(conn, tuple_row)
@@ -146,8 +154,8 @@ def _read_page(cur: Cursor[tuple[Any, ...]], page: list[_Request]) -> list[Enque
     done = []
     for request in page:
         job_id = request.job_id
-        if request.new.dedup_key is not None:
-            job_id = by_key[request.new.task, request.new.dedup_key]
+        if request.key is not None:
+            job_id = by_key[request.kind["task"], request.key]
         inserted = request.first is None and job_id == request.job_id
         done.append(Enqueued(job_id, "inserted" if inserted else "joined"))
     return done
@@ -167,10 +175,10 @@ def _merge(page: list[_Request]) -> list[_Request]:
     firsts: dict[tuple[str, str], list[_Request]] = {}
     merged: list[_Request] = []
     for request in page:
-        if request.new.dedup_key is None:
+        if request.key is None:
             merged.append(request)
             continue
-        same = firsts.setdefault((request.new.task, request.new.dedup_key), [])
+        same = firsts.setdefault((request.kind["task"], request.key), [])
         if same:
             request.first = same[0]
         else:
@@ -200,15 +208,16 @@ def _add_dependencies(conn: Conn, inserted: Iterable[_Request]) -> None:
     parents: list[UUID] = []
     positions: list[int] = []
     for request in inserted:
-        children += [request.job_id] * len(request.new.parents)
-        parents += request.new.parents
-        positions += range(1, len(request.new.parents) + 1)
+        children += [request.job_id] * len(request.parents)
+        parents += request.parents
+        positions += range(1, len(request.parents) + 1)
     if children:
         rows(conn, "add_dependencies", {"children": children, "parents": parents, "positions": positions})
 
 
 def _enqueue_unique(conn: Conn, request: _Request, now: datetime | None) -> Enqueued:
-    new, params = request.new, {**request.kind, **request.own, "job_id": request.job_id, "now": now}
+    own = {"job_id": request.job_id, "payload": request.payload, "dedup_key": request.key}
+    params = {**request.kind, **own, "now": now}
     for _ in range(_COLLISIONS_MAX):
         found = rows(conn, "enqueue_unique", params)
         if found:
@@ -216,8 +225,8 @@ def _enqueue_unique(conn: Conn, request: _Request, now: datetime | None) -> Enqu
             return Enqueued(found[0][0], "inserted")
         # The holder is committed, or ours: whoever was still open has been waited for by the insert.
         found = rows(conn, "find_duplicate", params)
-        if found and new.dedup_mode == "once":
+        if found and params["dedup_mode"] == "once":
             return Enqueued(found[0][0], "duplicate")
         if found:
-            raise DuplicateJob(f"task {new.task} has a pending job with this key: {found[0][0]}")
+            raise DuplicateJob(f"task {params['task']} has a pending job with this key: {found[0][0]}")
     raise DuplicateJob(f"there is already a job {params['job_id']}")

@@ -74,12 +74,16 @@ def _field(where: _Where) -> str:
     return f"{whole}.{part}" if whole else part
 
 
+def _is_plain(text: str) -> bool:
+    """Whether nothing can be wrong with it, as with most texts: then nothing needs to be named or encoded."""
+    return text.isascii() and "\x00" not in text and len(text) <= PAYLOAD_BYTES_MAX
+
+
 def _check_value(where: _Where, value: object, depth: int) -> None:
     if value is None or isinstance(value, bool):
         return
     if isinstance(value, str):
-        # Nothing is wrong with most texts; no need to name and to encode them.
-        if not value.isascii() or "\x00" in value or len(value) > PAYLOAD_BYTES_MAX:
+        if not _is_plain(value):
             check_text(_field(where), value, PAYLOAD_BYTES_MAX, empty=True)
     elif isinstance(value, int):
         if value.bit_length() > INT_BITS_MAX:
@@ -103,7 +107,8 @@ def _check_parts(where: _Where, whole: list[Any] | tuple[Any, ...] | Mapping[Any
     for key, item in whole.items():
         if not isinstance(key, str):
             raise PayloadError(_field(where), f"keys must be text, not {type(key).__name__}")
-        _check_value((where, None), key, depth)
+        if not _is_plain(key):
+            check_text(_field((where, None)), key, PAYLOAD_BYTES_MAX, empty=True)
         _check_value((where, key), item, depth)
 
 
@@ -174,7 +179,8 @@ def new_job_params(new: NewJob) -> dict[str, Any]:
 
     Raises PayloadError naming the field.
     """
-    return {**kind_params(new), **own_params(new)}
+    payload, key = own_params(new)
+    return {**kind_params(new), "payload": payload, "dedup_key": key}
 
 
 def kind_params(new: NewJob) -> dict[str, Any]:
@@ -199,8 +205,8 @@ def kind_params(new: NewJob) -> dict[str, Any]:
     }
 
 
-def own_params(new: NewJob) -> dict[str, Any]:
-    """Check payload, key and the ids of the parents, which each job has for itself. Raises PayloadError."""
+def own_params(new: NewJob) -> tuple[str, str | None]:
+    """Payload and key, which each job has for itself; checked, as are the ids of its parents. Raises PayloadError."""
     if not isinstance(new.payload, (dict, Mapping)) or new.payload.keys() != {"args", "kwargs"}:
         raise PayloadError("payload", 'must be {"args": […], "kwargs": {…}}')
     key = None if new.dedup_key is None else check_text("dedup_key", new.dedup_key, KEY_BYTES_MAX)
@@ -209,7 +215,7 @@ def own_params(new: NewJob) -> dict[str, Any]:
             raise PayloadError("parents", "a job that joins another cannot wait for parents of its own")
         if not all(isinstance(parent, UUID) for parent in new.parents):
             raise PayloadError("parents", "must be ids of jobs")
-    return {"payload": encode("", new.payload), "dedup_key": key}
+    return encode("", new.payload), key
 
 
 def _countdown(new: NewJob) -> float | None:
