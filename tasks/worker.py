@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from tasks import operate, queue, workers
 from tasks import sweep as sweeping
 from tasks.flow import Flow
+from tasks.hand_back import hand_back
 from tasks.identity import new_worker_id, worker_info
 from tasks.job import SweepCounts
 from tasks.limits import Limits
@@ -201,7 +202,7 @@ class Worker:
                 flow.changed.wait(min(0.1, max(0.0, until - time.monotonic())))
             left = [held for held in flow.held.values() if not held.lost]
         self._hurry.set()
-        return released + (flow.hand_back(left) if left else 0)
+        return released + (hand_back(self._pool, left) if left else 0)
 
     def close(self) -> None:
         """Stop without grace, leave the list of live workers and close the connections."""
