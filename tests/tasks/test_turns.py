@@ -91,7 +91,10 @@ def test_two_turns_together_claim_no_more_than_there_is_room_for(turns: Turns) -
     assert turns.flow.room() == 0
 
 
-def test_what_is_not_worth_a_second_turn_is_settled_after_the_first(turns: Turns) -> None:
+def test_what_is_not_worth_a_second_turn_is_settled_after_the_first(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flowing, "WINDOW_SECONDS", 0.0)
     first = turns.begin()
     turns.flow._ended.append(turns.ended[1])
     assert turns.flow.turns() == 0
