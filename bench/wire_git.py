@@ -76,10 +76,14 @@ def served(root: Path) -> Iterator[tuple[str, int]]:
             server.terminate()
 
 
-def make(commits: list[Commit], work: Path, bare: Path) -> None:
-    """A repository with these commits in `work`, and an empty bare one that takes pushes."""
+def make_bare(bare: Path) -> None:
+    """An empty repository that takes pushes."""
     run("init", "--bare", "-q", "-b", "main", str(bare))
     run("-C", str(bare), "config", "http.receivepack", "true")
+
+
+def make(commits: list[Commit], work: Path) -> None:
+    """A repository with these commits on main, all objects in one pack with deltas: a push copies it."""
     run("init", "-q", "-b", "main", str(work))
     stream = bytearray()
     for number, commit in enumerate(commits):
