@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -78,10 +79,9 @@ def list_releases(session: Session, repository_id: UUID, *, channel: str | None,
 
 def delete_release(session: Session, repository_id: UUID, tag: str) -> None:
     """Remove a release. Raises Missing."""
-    gone = session.execute(
-        delete(Release).where(Release.repository_id == repository_id, Release.tag == tag).returning(Release.tag)
-    ).first()
-    if gone is None:
+    this = delete(Release).where(Release.repository_id == repository_id, Release.tag == tag).returning(Release.tag)
+    # What is no tag is not asked for: a URL can hold what no text column can, NUL for one.
+    if RELEASE_TAG.fullmatch(tag) is None or session.execute(this).first() is None:
         raise Missing("There is no such release in this repository.")
 
 
@@ -115,8 +115,10 @@ def _text(record: Mapping[str, Any], key: str, prefix: str = "") -> str:
 
 def _packed(record: dict[str, Any]) -> bytes:
     try:
+        # It is answered to callers of both forms: bytes and times are no JSON, and NaN is none either.
+        json.dumps(record, allow_nan=False)
         return bytes(msgpack.packb(record))
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RecursionError):
         # Half a surrogate pair, a number beyond 64 bits, or nesting without end: JSON, but nothing to be sent on.
         raise Invalid("release", "must be text, numbers of 64 bits, lists and maps.") from None
 
@@ -130,5 +132,8 @@ def _check_semver(semver: object, match: re.Match[str]) -> None:
     if semver is None:
         return
     said = {key: int(match[key]) for key in ("major", "minor", "patch")}
-    if not isinstance(semver, Mapping) or any(semver.get(key) != number for key, number in said.items()):
+    # Neither 1.0 nor true is the number 1 to the client.
+    if not isinstance(semver, Mapping) or any(
+        type(semver.get(key)) is not int or semver[key] != number for key, number in said.items()
+    ):
         raise Invalid("semver", "must be the numbers of the tag.")

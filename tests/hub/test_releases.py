@@ -99,7 +99,11 @@ def test_a_taken_tag_is_a_conflict_and_changes_nothing(world: World, tip: str) -
         ({"release_id": None}, "release_id"),
         ({"semver": {"major": 2, "minor": 2, "patch": 0}}, "semver"),
         ({"body": "x" * 2_000_000}, "release"),
+        ({"semver": {"major": True, "minor": 2, "patch": 0}}, "semver"),
+        ({"semver": {"major": 1.0, "minor": 2, "patch": 0}}, "semver"),
         ({"title": 2**70}, "release"),
+        ({"title": float("nan")}, "release"),
+        ({"changelog": [{"weight": float("-inf")}]}, "release"),
     ],
 )
 def test_a_bad_release_is_refused_by_its_field(world: World, tip: str, wrong: dict[str, Any], named: str) -> None:
@@ -115,6 +119,20 @@ def test_half_a_surrogate_pair_is_refused(world: World, tip: str) -> None:
         f"{world.base}/releases", data=body, content_type="application/json", headers=world.headers()
     )
     assert answer.status_code == 422
+
+
+@pytest.mark.parametrize("title", [b"bytes", msgpack.Timestamp(1, 2), msgpack.ExtType(5, b"x")])
+def test_what_no_json_can_say_is_refused_in_msgpack_too(world: World, tip: str, title: object) -> None:
+    """Once stored, it would be an error for every reader of the list."""
+    assert world.post("/releases", release(tip, title=title), muse=True).status_code == 422
+    assert world.get("/releases").get_json() == {"releases": []}
+
+
+@pytest.mark.parametrize("tag", ["%00", "v1.2.0%00", "%ff", "x" * 600, "main", "..", "%2e%2e"])
+def test_deleting_what_is_no_tag_is_not_found(world: World, tip: str, tag: str) -> None:
+    create(world, release(tip))
+    assert world.client.delete(f"{world.base}/releases/{tag}", headers=world.headers()).status_code == 404
+    assert len(listed(world)) == 1
 
 
 def test_a_deleted_release_is_gone_and_deleting_it_again_is_not_found(world: World, tip: str) -> None:
