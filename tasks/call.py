@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import UUID
 
 from tasks.errors import PayloadError
 from tasks.gates import stamp
-from tasks.job import NewJob
-from tasks.options import ATTEMPTS_MAX, LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, check_number
-from tasks.payload import check_instant, check_seconds
-from tasks.result import AsyncResult
+from tasks.job import DEDUP_MODES, PASS_RESULTS, NewJob
+from tasks.options import ATTEMPTS_MAX, LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, check_name, check_number
+from tasks.payload import check_instant, check_seconds, check_word
+from tasks.result import AsyncResult, uuid_of
 
 if TYPE_CHECKING:
     from tasks.task import Task
@@ -32,7 +32,7 @@ class CallOptions(TypedDict, total=False):
     lease: float | None
     max_attempts: int | None
     expires: float | datetime | None
-    parents: Sequence[AsyncResult | UUID] | None
+    parents: Iterable[AsyncResult | UUID | str] | None
     on_parent_failure: str | None
     pass_results: str | None
 
@@ -44,17 +44,22 @@ _PASSED: Mapping[str, tuple[None, ...]] = {"none": (), "first": (None,), "list":
 """Stands for the results of parents where arguments are fitted to a function."""
 
 
-def _id(parent: AsyncResult | UUID) -> UUID:
-    return parent.id if isinstance(parent, AsyncResult) else parent
-
-
 def _end(expires: float | datetime | None) -> dict[str, Any]:
     if isinstance(expires, datetime):
         return {"expires_at": check_instant("expires", expires)}
     return {"expires": None if expires is None else check_seconds("expires", expires)}
 
 
+def _check_arguments(args: object, kwargs: object) -> None:
+    if not isinstance(args, (list, tuple)):
+        raise PayloadError("args", f"must be a list or a tuple, e.g. (2, 2), not {type(args).__name__}")
+    if not isinstance(kwargs, Mapping):
+        raise PayloadError("kwargs", f"must be a mapping of names to values, not {type(kwargs).__name__}")
+
+
 def _check(given: Mapping[str, Any]) -> None:
+    if "queue" in given:
+        check_name(given["queue"], "queue")
     if "lease" in given:
         check_number("lease", given["lease"], LEASE_SECONDS_MIN, LEASE_SECONDS_MAX)
     if "max_attempts" in given:
@@ -62,22 +67,22 @@ def _check(given: Mapping[str, Any]) -> None:
     if "countdown" in given and "eta" in given:
         raise PayloadError("eta", "give countdown or eta, not both")
     check_instant("eta", given.get("eta"))
-    if given.get("pass_results", "none") not in _PASSED:
-        raise PayloadError("pass_results", "must be none, first or list")
+    if "mode" in given:
+        check_word("mode", given["mode"], DEDUP_MODES)
+    if "pass_results" in given:
+        check_word("pass_results", given["pass_results"], PASS_RESULTS)
 
 
-def _job_id(given: UUID | str | None) -> UUID | None:
-    if given is None or isinstance(given, UUID):
-        return given
-    try:
-        return UUID(given)
-    except (ValueError, AttributeError, TypeError):
-        raise PayloadError("task_id", f"must be a UUID, not {given!r}") from None
+def _parents(given: Iterable[AsyncResult | UUID | str]) -> list[UUID]:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise PayloadError("parents", f"must be a list of results or ids of jobs, not {given!r}")
+    return [parent.id if isinstance(parent, AsyncResult) else uuid_of("parents", parent) for parent in given]
 
 
 def new_job(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], options: Mapping[str, Any]) -> NewJob:
     """Make the request: what is given in `options` goes before the task's own. Raises as `Task.apply_async` does."""
     given = {name: value for name, value in options.items() if value is not None}
+    _check_arguments(args, kwargs)
     _check(given)
     key, mode = _dedup(task, args, kwargs, given)
     own = task.options
@@ -95,9 +100,9 @@ def new_job(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
         attempts_max=given.get("max_attempts", own.max_attempts),
         dedup_key=key,
         dedup_mode=mode,
-        job_id=_job_id(given.get("task_id")),
+        job_id=uuid_of("task_id", given["task_id"]) if "task_id" in given else None,
         **_end(given.get("expires", own.expires)),
-        parents=[_id(parent) for parent in given.get("parents", ())],
+        parents=_parents(given.get("parents", ())),
         on_parent_failure=given.get("on_parent_failure", "cancel"),
         pass_results=given.get("pass_results", "none"),
     )

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tasks.errors import PayloadError
+from tasks.job import DEDUP_MODES
+from tasks.payload import check_word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +33,7 @@ class Dedup:
         """Refuse what would make keys that mean nothing."""
         if isinstance(self.by, str):
             raise PayloadError("by", f"must be a tuple of names: ({self.by!r},)")
-        if self.mode not in ("join", "once", "reject"):
-            raise PayloadError("mode", "must be join, once or reject")
+        check_word("mode", self.mode, DEDUP_MODES)
 
     def key(self, scope: str, kwargs: Mapping[str, Any]) -> str:
         """Make the key: a JSON array, so that no two different lists of components give one key.

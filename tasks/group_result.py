@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tasks.eager import EagerResult
 from tasks.options import refuse
-from tasks.result import REVOKED, AsyncResult
+from tasks.result import REVOKED, AsyncResult, deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +61,7 @@ class GroupResult:
         Raises as `AsyncResult.get` does, the first error in order.
         """
         refuse("get", options, ("propagate", "timeout"))
-        until = None if timeout is None else time.monotonic() + timeout
+        until = deadline(timeout)
         return list(self._each(lambda result, conn: _wait(result, conn, until, propagate=propagate)))
 
     join = get

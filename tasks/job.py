@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tasks.states import TERMINAL
 
@@ -17,6 +17,9 @@ Payload = dict[str, Any]
 DedupMode = Literal["join", "once", "reject"]
 ParentPolicy = Literal["cancel", "run", "stay"]
 PassResults = Literal["none", "first", "list"]
+DEDUP_MODES: tuple[str, ...] = get_args(DedupMode)
+PARENT_POLICIES: tuple[str, ...] = get_args(ParentPolicy)
+PASS_RESULTS: tuple[str, ...] = get_args(PassResults)
 Outcome = Literal["retry", "released", "failed", "superseded"]
 """What became of a job whose attempt did not succeed."""
 

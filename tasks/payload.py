@@ -10,14 +10,14 @@ import json
 import math
 import unicodedata
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from tasks.errors import ERROR_CODE, PayloadError
+from tasks.job import DEDUP_MODES, PARENT_POLICIES, PASS_RESULTS
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from tasks.job import NewJob
 
 PAYLOAD_BYTES_MAX = 64 * 1024
@@ -126,11 +126,11 @@ def encode(field: str, value: object) -> str:
 
 
 def check_instant(field: str, value: datetime | None) -> datetime | None:
-    """Return `value` when it is None or aware.
+    """Return `value` when it is None or an aware datetime.
 
     Raises PayloadError: a naive datetime does not say which instant it is.
     """
-    if value is not None and value.utcoffset() is None:
+    if value is not None and (not isinstance(value, datetime) or value.utcoffset() is None):
         raise PayloadError(field, "must be an aware datetime, e.g. datetime.now(timezone.utc)")
     return value
 
@@ -152,6 +152,13 @@ def check_whole(field: str, value: object, least: int, most: int) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise PayloadError(field, f"must be a whole number from {least} to {most}")
+    return value
+
+
+def check_word(field: str, value: object, words: tuple[str, ...]) -> object:
+    """Return `value` when it is one of `words`. Raises PayloadError naming `field`."""
+    if value not in words:
+        raise PayloadError(field, f"must be {', '.join(words[:-1])} or {words[-1]}, not {value!r}")
     return value
 
 
@@ -187,8 +194,8 @@ def kind_params(new: NewJob) -> dict[str, Any]:
     """Check the fields that many jobs have in common, all but those of `own_params`. Raises PayloadError."""
     if new.available_at is not None and new.countdown is not None:
         raise PayloadError("countdown", "must not be given together with available_at")
-    if new.dedup_key is not None and new.dedup_mode not in ("join", "once", "reject"):
-        raise PayloadError("dedup_mode", "must be join, once or reject")
+    if new.dedup_key is not None:
+        check_word("dedup_mode", new.dedup_mode, DEDUP_MODES)
     return {
         **_gate_params(new),
         "task": check_text("task", new.task, NAME_BYTES_MAX),
@@ -230,10 +237,6 @@ def _gate_params(new: NewJob) -> dict[str, Any]:
         raise PayloadError("expires", "must not be given together with expires_at")
     if (new.limit_key is None) != (new.limit_max is None):
         raise PayloadError("limit_max", "must be given together with limit_key")
-    if new.on_parent_failure not in ("cancel", "run", "stay"):
-        raise PayloadError("on_parent_failure", "must be cancel, run or stay")
-    if new.pass_results not in ("none", "first", "list"):
-        raise PayloadError("pass_results", "must be none, first or list")
     return {
         "after_tasks": [check_text("after_tasks", name, NAME_BYTES_MAX) for name in new.after_tasks],
         "expires_at": check_instant("expires_at", new.expires_at),
@@ -241,6 +244,6 @@ def _gate_params(new: NewJob) -> dict[str, Any]:
         "limit_key": None if new.limit_key is None else check_text("limit_key", new.limit_key, SCOPE_BYTES_MAX),
         "limit_max": None if new.limit_max is None else check_whole("limit_max", new.limit_max, 1, RUNNING_MAX),
         "parent_count": check_whole("parents", len(new.parents), 0, PARENTS_MAX),
-        "on_parent_failure": new.on_parent_failure,
-        "pass_results": new.pass_results,
+        "on_parent_failure": check_word("on_parent_failure", new.on_parent_failure, PARENT_POLICIES),
+        "pass_results": check_word("pass_results", new.pass_results, PASS_RESULTS),
     }

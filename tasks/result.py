@@ -14,8 +14,9 @@ import psycopg
 
 from tasks import queue
 from tasks.context import inside_task
-from tasks.errors import JobCancelled, JobFailed, JobNotFound, NotCommitted
+from tasks.errors import JobCancelled, JobFailed, JobNotFound, NotCommitted, PayloadError
 from tasks.options import refuse
+from tasks.payload import check_seconds
 from tasks.pool import connect_options
 from tasks.states import TERMINAL, Status
 
@@ -62,6 +63,21 @@ def outcome_of(job: Job) -> Any:
     return None
 
 
+def uuid_of(field: str, given: object) -> UUID:
+    """Read the id of a job. Raises PayloadError naming `field`."""
+    if isinstance(given, UUID):
+        return given
+    try:
+        return UUID(given)  # type: ignore[arg-type]
+    except (ValueError, AttributeError, TypeError):
+        raise PayloadError(field, f"must be a UUID, not {given!r}") from None
+
+
+def deadline(timeout: float | None) -> float | None:
+    """When a wait of `timeout` seconds is over, on the monotonic clock; None: never. Raises PayloadError."""
+    return None if timeout is None else time.monotonic() + check_seconds("timeout", timeout)
+
+
 class AsyncResult:
     """The handle of a job: `app.AsyncResult(id)`, and what `delay` and `apply_async` return.
 
@@ -79,7 +95,7 @@ class AsyncResult:
         parent: AsyncResult | GroupResult | None = None,
         session: Conn | None = None,
     ) -> None:
-        self.id = id if isinstance(id, UUID) else UUID(id)
+        self.id = uuid_of("id", id)
         self.app = app
         self.task = task
         self.outcome = outcome
@@ -148,7 +164,7 @@ class AsyncResult:
         worker's slot while it waits for another one.
         """
         refuse("get", options, ("propagate", "timeout"))
-        until = None if timeout is None else time.monotonic() + timeout
+        until = deadline(timeout)
         with self.reading() as conn:
             return self.wait(conn, until, propagate=propagate)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
-from uuid import UUID
 
 from tasks import queue as jobs
 from tasks.call import APPLY_OPTIONS, CallOptions, new_job
@@ -95,7 +94,8 @@ class Task(Generic[P, R]):
         """
         new = self.new_job(args, kwargs, **options)
         if self.app.eager:
-            parents = [self.app.AsyncResult(p) if isinstance(p, UUID) else p for p in options.get("parents") or ()]
+            given = options.get("parents") or ()
+            parents = [p if isinstance(p, AsyncResult) else self.app.AsyncResult(p) for p in given]
             return run_now(self, new, session, parents)
         return self._result(jobs.enqueue_job(session if session is not None else self.app.current_session(), new))
 

@@ -33,6 +33,13 @@ def test_result_that_is_not_committed_says_so_instead_of_waiting(app: tasks.App)
         assert app.AsyncResult(uuid4()).state
 
 
+def test_id_that_is_none_and_time_that_is_no_number_are_refused_by_name(app: tasks.App) -> None:
+    with pytest.raises(tasks.PayloadError, match="^id: must be a UUID, not '12'"):
+        app.AsyncResult("12")
+    with pytest.raises(tasks.PayloadError, match="^timeout: must be a number of seconds"):
+        app.AsyncResult(uuid4()).get(timeout="5")  # type: ignore[arg-type]
+
+
 def test_state_is_told_in_the_words_of_celery(app: tasks.App, committed_db: Connection) -> None:
     good, bad = app["echo"].delay(1), app["boom"].delay()
     committed_db.commit()

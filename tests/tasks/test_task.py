@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -136,6 +136,13 @@ def test_arguments_that_do_not_fit_are_refused_at_the_call(app: tasks.App, db: C
         ({"args": ("k",), "scope": "\ud800"}, "scope"),
         ({"args": ("k",), "mode": "join"}, "mode"),
         ({"args": ("k",), "dedup_key": "d", "mode": "never"}, "mode"),
+        ({"args": "k"}, "args"),
+        ({"args": 1}, "args"),
+        ({"args": (), "kwargs": ["mpack_key"]}, "kwargs"),
+        ({"args": ("k",), "eta": "2027-01-01"}, "eta"),
+        ({"args": ("k",), "parents": uuid4()}, "parents"),
+        ({"args": ("k",), "parents": ["no uuid"]}, "parents"),
+        ({"args": ("k",), "on_parent_failure": "never"}, "on_parent_failure"),
     ],
 )
 def test_value_that_cannot_be_stored_is_refused_naming_the_field(
@@ -143,7 +150,14 @@ def test_value_that_cannot_be_stored_is_refused_naming_the_field(
 ) -> None:
     with pytest.raises(tasks.PayloadError) as refusal:
         declare(app).apply_async(**options)
-    assert field in refusal.value.field
+    assert refusal.value.field.startswith(field)
+    assert enqueued(db) == []
+
+
+@pytest.mark.parametrize("queue", ["high-priority", "a b", "", 1])
+def test_queue_that_no_worker_could_serve_is_refused(app: tasks.App, db: Connection, queue: Any) -> None:
+    with pytest.raises(ValueError, match=r"^queue .*write words"):
+        declare(app).apply_async(("k",), queue=queue)
     assert enqueued(db) == []
 
 
