@@ -41,25 +41,30 @@ class _Tape:
         self._held = bytearray()
         self._end = 0
         """How much of the body was read."""
-        self.records = False
+        self._records = False
 
     def read(self, size: int) -> bytes:
         chunk = self._stream.read(size)
         # The decoder reads only for what it lacks: whatever it has not consumed lies in the last chunk.
-        if not self.records:
+        if not self._records:
             self._held.clear()
         self._held += chunk
         self._end += len(chunk)
-        if self.records and len(self._held) > RECORD_BYTES + 2 * CHUNK_BYTES:
+        if self._records and len(self._held) > RECORD_BYTES + 2 * CHUNK_BYTES:
             raise TooLarge(f"One record of the body is larger than the {RECORD_BYTES} bytes that this hub takes.")
         return chunk
 
-    def cut(self, start: int, end: int) -> bytes:
-        """The bytes from `start` to `end` of the body."""
-        if end - start > RECORD_BYTES:
+    def record(self, start: int) -> None:
+        """Keep what is read from `start` of the body on, and nothing before it."""
+        del self._held[: len(self._held) - (self._end - start)]
+        self._records = True
+
+    def cut(self, length: int) -> bytes:
+        """The first bytes since `record`."""
+        self._records = False
+        if length > RECORD_BYTES:
             raise TooLarge(f"One record of the body is larger than the {RECORD_BYTES} bytes that this hub takes.")
-        begin = self._end - len(self._held)
-        return bytes(memoryview(self._held)[start - begin : end - begin])
+        return bytes(memoryview(self._held)[:length])
 
 
 class _Body:
@@ -100,10 +105,9 @@ class _Body:
     def record(self) -> bytes:
         """The next value as it came, not decoded. Raises TooLarge above RECORD_BYTES."""
         start = self._unpacker.tell()
-        self._tape.records = True
+        self._tape.record(start)
         self._unpacker.skip()
-        self._tape.records = False
-        return self._tape.cut(start, self._unpacker.tell())
+        return self._tape.cut(self._unpacker.tell() - start)
 
     def end(self) -> None:
         """Raise Invalid unless the body ends here."""

@@ -132,6 +132,20 @@ def test_record_above_its_cap_is_refused_while_it_comes(world: World, monkeypatc
         assert peak < 4 * MIB
 
 
+def test_records_that_are_large_together_are_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cap is one of each record: every commit of a large repository brings a whole manifest."""
+    monkeypatch.setattr("hub.wire.bundle.RECORD_BYTES", 64 * 1024)
+    snapshots = [snapshot({f"{number}/{name:03}": EMPTY_OBJECT_ID for name in range(400)}) for number in range(48)]
+    commits = [commit(snapshots[0])]
+    for tree in snapshots[1:]:
+        commits.append(commit(tree, commits[-1]["commit_id"]))
+    offer = Offer(commits[::-1], snapshots)
+    assert len(packed(snapshots[0])) < 64 * 1024 < len(msgpack.packb(snapshots)) - MIB
+    answer = push(world, "muse", offer)
+    assert answer.status_code == 200, answer.data
+    assert world.heads() == {"main": offer.tip}
+
+
 def test_what_is_not_known_is_passed_over(world: World) -> None:
     bundle = map_of(
         zzz=MAPS, commits=b"\x91" + CHILD, snapshots=b"\x91" + packed(TREE, extra=NESTED), objects=b"\x90", tags=NILS
