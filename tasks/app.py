@@ -68,7 +68,8 @@ class App:
         `eager=True`, for tests, makes `delay` run the task at once, see docs/how-to/test-your-tasks.md;
         `eager_propagates=True` lets its errors through.
 
-        Raises ValueError for a malformed URL, without showing it: it may hold a password; PayloadError for `keep`.
+        Raises ValueError for a malformed URL, without showing it: it may hold a password, and for a session in the
+        place of a function that makes or returns one; PayloadError for `keep`.
         """
         unknown = {name: value for name, value in configuration.items() if name not in Configuration.__annotations__}
         refuse(f"app {self.name}", unknown, Configuration.__annotations__)
@@ -78,6 +79,9 @@ class App:
                 conninfo_to_dict(str(given["database_url"]))
             except psycopg.ProgrammingError:
                 raise ValueError("database_url must be like postgresql://user@host:5432/name") from None
+        for name in ("session", "current"):
+            if name in given and not callable(given[name]):
+                raise ValueError(f"{name} must be a function that returns one, e.g. lambda: db.session")
         if "keep" in given:
             given["keep"] = check_keep({**KEEP_SECONDS, **cast("Mapping[str, float]", given["keep"])})
         for name, value in given.items():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.db import Conn, block, records, rows
 from tasks.job import Claim
-from tasks.payload import check_instant, check_text
+from tasks.payload import WORKER_BYTES_MAX, check_instant, check_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ def claim_jobs(
     """
     if limit < 1 or not tasks or not queues:
         return []
-    check_text("worker", worker, 400)
+    check_text("worker", worker, WORKER_BYTES_MAX)
     at = check_instant("now", now)
     params: dict[str, Any] = {"worker": worker, "tasks": list(tasks), "queues": list(queues), "now": at}
     with block(conn):

@@ -51,7 +51,7 @@ class Every:
         """Refuse what is no interval. Raises ValueError."""
         given = self.seconds
         if isinstance(given, bool) or not isinstance(given, int | float) or not 1 <= given <= EVERY_SECONDS_MAX:
-            raise ValueError(f"every: must be a number of seconds from 1 to {EVERY_SECONDS_MAX:g}, not {given!r}")
+            raise ValueError(f"every: must be a number of seconds from 1 to {EVERY_SECONDS_MAX:.0f}, not {given!r}")
 
     @property
     def text(self) -> str:

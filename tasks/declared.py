@@ -93,6 +93,11 @@ class TaskOptions:
         for limit in ("soft_time_limit", "time_limit"):
             if getattr(self, limit) is not None:
                 check_number(limit, getattr(self, limit), 0.001, TIME_LIMIT_MAX)
+        if self.soft_time_limit is not None and self.time_limit is not None and self.soft_time_limit >= self.time_limit:
+            raise ValueError("soft_time_limit must be less than time_limit: the task would never notice it")
+        for flag in ("bind", "transactional"):
+            if type(getattr(self, flag)) is not bool:
+                raise ValueError(f"{flag} must be True or False, not {getattr(self, flag)!r}")
         if self.expires is not None:
             check_number("expires", self.expires, 0, SECONDS_MAX)
         if not callable(getattr(self.retry, "delays", None)):

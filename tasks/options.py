@@ -43,7 +43,7 @@ REFUSED: Mapping[str, str] = {
     "ignore_result": "results are kept with the job; return None where there is none",
     "time_limit": "declare it with the task, @app.task(time_limit=…)",
     "soft_time_limit": "declare it with the task, @app.task(soft_time_limit=…)",
-    "rate_limit": "there is no rate limit; give the task a queue and a worker of its own",
+    "rate_limit": "there is no limit of starts per second; gate=Limit(key, n) bounds what runs at a time",
     "default_retry_delay": "say retry=Fixed(seconds)",
     "retry_backoff": "say retry=Exponential(base=…, cap=…)",
     "retry_backoff_max": "say retry=Exponential(base=…, cap=…)",

@@ -24,6 +24,7 @@ PAYLOAD_BYTES_MAX = 64 * 1024
 """Cap of a payload, a result and a progress report, as UTF-8 JSON."""
 NAME_BYTES_MAX = 200
 SCOPE_BYTES_MAX = 400
+WORKER_BYTES_MAX = 400
 KEY_BYTES_MAX = 2048
 """With a task name it still fits into one entry of a B-tree."""
 DEPTH_MAX = 64

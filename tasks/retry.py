@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from tasks.errors import PayloadError
 from tasks.payload import check_seconds
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ class Schedule:
 
     def __init__(self, delays: Sequence[float]) -> None:
         """Raises PayloadError for an empty list or a number that makes no sense."""
-        self._delays = [check_seconds("delays", delay) for delay in delays] or [check_seconds("delays", None)]
+        if not isinstance(delays, (list, tuple)) or not delays:
+            raise PayloadError("delays", f"must be a list of at least one number of seconds, not {delays!r}")
+        self._delays = [check_seconds("delays", delay) for delay in delays]
 
     def delays(self, attempts_max: int) -> list[float]:
         """Seconds after each failed run but the last; at least one number."""

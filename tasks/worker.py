@@ -18,6 +18,7 @@ from tasks.identity import new_worker_id, worker_info
 from tasks.job import SweepCounts
 from tasks.limits import Limits
 from tasks.options import CONCURRENCY_MAX, GRACE_SECONDS, check_name, check_number
+from tasks.payload import WORKER_BYTES_MAX, check_text
 from tasks.periodic import Scheduler
 from tasks.pool import DATABASE_AWAY, Pool
 from tasks.verdict import describe
@@ -57,12 +58,12 @@ class Worker:
     ) -> None:
         check_number("concurrency", concurrency, 1, CONCURRENCY_MAX, whole=True)
         check_number("grace", grace, 0, 24 * 3600)
-        if not queues:
-            raise ValueError("queues: name at least one queue")
+        if not queues or isinstance(queues, str):
+            raise ValueError(f"queues: must be a list of at least one name, not {queues!r}")
         self.app = app
         self.queues = [check_name(name, "queue") for name in queues]
         self.concurrency = concurrency
-        self.worker_id = worker_id or new_worker_id()
+        self.worker_id = check_text("worker_id", worker_id or new_worker_id(), WORKER_BYTES_MAX)
         self.grace = grace
         self._info = worker_info(self.worker_id, self.queues, list(app))
         self._pool = Pool(app.database_url, concurrency + OTHER_CONNECTIONS, self.worker_id, pooled=pooled)

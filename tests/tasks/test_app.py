@@ -70,6 +70,9 @@ def test_bad_task_name_is_refused_when_it_is_declared(app: tasks.App, name: str)
         ({"autoretry_for": Exception}, "autoretry_for"),
         ({"dont_retry_for": ("KeyError",)}, "dont_retry_for"),
         ({"dedup": tasks.Dedup(by=("mpack_key",))}, "mpack_key"),
+        ({"soft_time_limit": 5, "time_limit": 5}, "soft_time_limit must be less"),
+        ({"transactional": "yes"}, "transactional"),
+        ({"bind": 1}, "bind"),
     ],
 )
 def test_bad_option_value_is_refused_naming_the_option(app: tasks.App, options: dict[str, Any], named: str) -> None:
@@ -84,7 +87,7 @@ def test_bad_option_value_is_refused_naming_the_option(app: tasks.App, options: 
         ("acks_late", False, "acknowledged when it has ended"),
         ("serializer", "pickle", "JSON"),
         ("link", None, "chain"),
-        ("rate_limit", "10/m", "no rate limit"),
+        ("rate_limit", "10/m", "Limit"),
         ("retry_backoff", True, "Exponential"),
         ("nonsense", 1, "known are autoretry_for, bind"),
     ],
@@ -133,6 +136,13 @@ def test_malformed_database_url_is_refused_without_being_shown(app: tasks.App) -
         app.configure(database_url="postgresql:/user:s3cret@host/name")
     assert "s3cret" not in str(refusal.value)
     assert refusal.value.__cause__ is None
+
+
+@pytest.mark.parametrize("name", ["session", "current"])
+def test_a_session_in_the_place_of_a_function_is_refused(app: tasks.App, name: str) -> None:
+    given: Any = {name: object()}
+    with pytest.raises(ValueError, match=f"^{name} must be a function"):
+        app.configure(**given)
 
 
 def test_configuring_again_keeps_what_is_not_given(app: tasks.App) -> None:

@@ -51,9 +51,10 @@ def test_a_delay_that_makes_no_sense_is_refused(seconds: float) -> None:
         Exponential(base=seconds)
 
 
-def test_an_empty_schedule_is_refused() -> None:
-    with pytest.raises(PayloadError):
-        Schedule([])
+@pytest.mark.parametrize("delays", [[], 5, "5"])
+def test_a_schedule_that_is_no_list_of_delays_is_refused(delays: list[float]) -> None:
+    with pytest.raises(PayloadError, match="at least one number of seconds"):
+        Schedule(delays)
 
 
 PARTS = st.one_of(st.text(min_size=1), st.integers())

@@ -128,7 +128,7 @@ def test_process_is_spent_when_the_thread_goes_on(
 
 def test_task_that_ends_in_time_is_left_alone(worker: tasks.Worker, app: tasks.App, committed_db: Connection) -> None:
     stop = Stop()
-    app.task("stop", time_limit=3600, soft_time_limit=3600)(stop)
+    app.task("stop", time_limit=3600, soft_time_limit=1800)(stop)
     job = app["stop"].delay()
     run_in_slot(worker, committed_db, stop)
     worker.limit()

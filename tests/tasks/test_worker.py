@@ -404,7 +404,17 @@ def test_worker_shows_itself_while_it_lives(worker: tasks.Worker, app: tasks.App
     assert committed_db.execute("SELECT count(*) FROM tasks.worker").fetchone() == (0,)
 
 
-@pytest.mark.parametrize("options", [{"concurrency": 0}, {"queues": []}, {"queues": ["a b"]}, {"grace": -1}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"concurrency": 0},
+        {"queues": []},
+        {"queues": ["a b"]},
+        {"queues": "default"},
+        {"grace": -1},
+        {"worker_id": "x" * 401},
+    ],
+)
 def test_bad_worker_option_is_refused(app: tasks.App, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(options))[:5]):
         tasks.Worker(app, **options)
