@@ -1,6 +1,6 @@
 """The commands `worker`, `sweep`, `jobs …`, `queues …` and `schedules`, for any click group to mount.
 
-Exit codes: 0 done; 1 no such job, refused, offenders found, or the database is away or has no job tables; 2 wrong
+Exit codes: 0 done; 1 no such job, refused, offenders found, or the database is away or lacks a migration; 2 wrong
 usage or settings; 70 worker processes died too fast and were given up; 75 a worker is spent, start another.
 """
 

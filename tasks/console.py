@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tasks.app import App
 from tasks.errors import JobNotFound, NotConfigured
-from tasks.pool import DATABASE_AWAY, NO_TABLES, connect_options
+from tasks.pool import DATABASE_AWAY, NOT_MIGRATED, connect_options, what_is_missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,8 +44,8 @@ def friendly(app: App) -> Iterator[None]:
         raise click.ClickException(
             f"the database at {_place(app)} does not answer: {reason[0] if reason else type(error).__name__}"
         ) from None
-    except NO_TABLES:
-        raise click.ClickException(f"the database at {_place(app)} has no job tables: run the migrations") from None
+    except NOT_MIGRATED as error:
+        raise click.ClickException(f"the database at {_place(app)} {what_is_missing(error)}") from None
 
 
 def _place(app: App) -> str:

@@ -45,7 +45,16 @@ ROW_AWAY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled, psyco
 """Those of DATABASE_AWAY that one row of several may have caused: the others can be written without it."""
 
 NO_TABLES = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
-"""The database is there, the migrations are not."""
+OTHER_TABLES = (psycopg.errors.UndefinedColumn, psycopg.errors.UndefinedFunction)
+NOT_MIGRATED = (*NO_TABLES, *OTHER_TABLES)
+"""The database is there, the migrations that this code needs are not."""
+
+
+def what_is_missing(error: BaseException) -> str:
+    """Say in a sentence what to do about one of NOT_MIGRATED."""
+    if isinstance(error, NO_TABLES):
+        return "has no job tables: run the migrations"
+    return f"has job tables of another version ({str(error).partition(chr(10))[0]}): run the migrations"
 
 
 def connect_options() -> dict[str, Any]:

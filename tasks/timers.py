@@ -19,7 +19,7 @@ from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from tasks.listener import Listener
-from tasks.pool import DATABASE_AWAY, NO_TABLES
+from tasks.pool import DATABASE_AWAY, NOT_MIGRATED, what_is_missing
 from tasks.signals import StopSignals
 from tasks.verdict import describe
 
@@ -159,8 +159,8 @@ def guarded(name: str, call: Callable[[], Any]) -> Callable[[], None]:
             call()
         except DATABASE_AWAY as away:
             log.warning("%s: the database did not answer: %s", name, describe(away))
-        except NO_TABLES as missing:
-            log.warning("%s: no job tables, run the migrations: %s", name, describe(missing))
+        except NOT_MIGRATED as error:
+            log.warning("%s: the database %s", name, what_is_missing(error))
         except Exception:
             log.exception("%s failed, it runs again at its next time", name)
 

@@ -60,14 +60,24 @@ def test_lost_database_is_one_line_without_a_trace(caplog: pytest.LogCaptureFixt
     assert "sweep: the database did not answer" in record.getMessage()
 
 
-def test_missing_tables_are_one_line_that_says_what_to_do(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (psycopg.errors.UndefinedTable('relation "tasks.job" does not exist\nLINE 1'), "no job tables"),
+        (psycopg.errors.UndefinedColumn('column "lane" does not exist\nLINE 1'), "another version (column "),
+    ],
+)
+def test_missing_migration_is_one_line_that_says_what_to_do(
+    caplog: pytest.LogCaptureFixture, error: Exception, told: str
+) -> None:
     def missing() -> None:
-        raise psycopg.errors.UndefinedTable('relation "tasks.job" does not exist')
+        raise error
 
     guarded("poll", missing)()
     (record,) = caplog.records
-    assert record.exc_info is None
-    assert "run the migrations" in record.getMessage()
+    assert (record.levelno, record.exc_info) == (logging.WARNING, None)
+    assert told in record.getMessage()
+    assert record.getMessage().endswith(": run the migrations")
 
 
 @pytest.fixture
