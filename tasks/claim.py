@@ -73,7 +73,7 @@ def _claim(conn: Conn, params: dict[str, Any], limit: int) -> list[Claim]:
         found = {**params, **prepared.planner, "admitted": [row[0] for row in admitted]}
         claims += records(conn, "claim_jobs", Claim, found)
         if prepared.gated:
-            rows(conn, "recheck_gates", {"limit": page, "keys": prepared.keys})
+            rows(conn, "recheck_gates", {**params, "limit": page, "keys": prepared.keys})
         if len(claims) >= limit or not prepared.more:
             break
         page = CHECK_MAX
@@ -85,7 +85,9 @@ def _prepare(conn: Conn, params: Mapping[str, Any], page: int) -> _Prepared:
     due = {"limit": PROMOTE_MAX, "claims": params["limit"], "now": params["now"]}
     ((promoted, _, seqscan, jit, unchecked, gated, limited),) = rows(conn, "promote_due", due)
     more = promoted == PROMOTE_MAX
-    keys = [row[0] for row in rows(conn, "lock_limits", {"limit": page})] if limited and (unchecked or gated) else []
+    keys: list[str] = []
+    if limited and (unchecked or gated):
+        keys = [row[0] for row in rows(conn, "lock_limits", {**params, "limit": page})]
     if unchecked:
         ((seen, _, _),) = rows(conn, "check_gates", {"limit": page, "keys": keys, "claims": params["limit"]})
         more |= seen == page

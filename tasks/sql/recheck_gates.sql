@@ -1,10 +1,13 @@
 -- After a claim: the ready jobs at the head that it passed over because a gate has shut meanwhile are to be checked
--- again, out of the way of the next claim. The head only: those further down were not passed over. Only the shut
--- ones are locked, so that nobody's claim misses an open one.
+-- again, out of the way of the next claim. The head only, of those that it could have taken: those further down were
+-- not passed over. Only the shut ones are locked, so that nobody's claim misses an open one.
 WITH head AS MATERIALIZED (
     SELECT j.job_id, j.scope, j.after_tasks, j.parent_count, j.on_parent_failure, j.limit_key, j.limit_max
     FROM tasks.job AS j
     WHERE j.status = 'pending' AND j.lane = 'ready' AND j.gated
+      AND j.task = ANY (%(tasks)s::text[])
+      AND j.queue = ANY (%(queues)s::text[])
+      AND NOT EXISTS (SELECT FROM tasks.queue AS q WHERE q.queue = j.queue)
     ORDER BY j.priority DESC, j.created_at, j.seq
     LIMIT %(limit)s::bigint
 ), shut AS MATERIALIZED (

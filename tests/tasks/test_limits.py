@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tasks import queue
+from tasks import operate, queue
 from tasks.errors import ClaimLost, PayloadError
 from tasks.gates import After, All, Limit, stamp
 from tasks.sweep import sweep
@@ -92,6 +92,30 @@ def test_a_place_goes_past_a_job_that_this_worker_cannot_run(db: Db) -> None:
     enqueue(db, "unheard.of", **gate)
     mine = enqueue(db, now=0.5, **gate).job_id
     assert claim_one(db).job_id == mine
+
+
+@pytest.mark.parametrize("held_back", ["nobody serves their queue", "their queue is paused", "nobody knows their task"])
+def test_jobs_that_this_worker_cannot_take_do_not_hide_a_limit_behind_them(db: Db, held_back: str) -> None:
+    """They are ready and more than a claim looks at; a claim of another worker has found the job's gate open."""
+    task = "unheard.of" if "task" in held_back else "gc"
+    limited(db, 100, key="theirs", running=1000, task=task, queue="default" if task != "gc" else "theirs")
+    if "paused" in held_back:
+        operate.pause_queue(db, "theirs", now=at(0))
+    queues = ["default", "theirs"] if "paused" in held_back else ["default"]
+    (mine,) = limited(db, 1, key="mine")
+    assert claim(db, tasks=["other"], queues=["other"]) == []
+    assert claim_one(db, queues=queues).job_id == mine
+
+
+def test_jobs_whose_gate_has_shut_do_not_hide_a_limit_behind_them(db: Db) -> None:
+    """They were found open and are more than a claim looks at; so are those before them, which are another worker's."""
+    limited(db, 100, key="theirs", running=1000, task="unheard.of")
+    limited(db, 20, key="shut", running=100, scope="r", after_tasks=(INDEX,))
+    (mine,) = limited(db, 1, key="mine")
+    assert claim(db, tasks=["other"], queues=["other"]) == []
+    enqueue(db, INDEX, scope="r")
+    found = [held.job_id for _ in range(5) for held in claim(db, tasks=["gc"])]
+    assert found == [mine]
 
 
 def test_a_job_may_have_a_limit_and_wait_for_other_tasks(db: Db) -> None:
