@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +22,7 @@ from bench import database
 from bench.database import ROOT, Counters
 from bench.peer import SOCKET
 from bench.processes import use_of
-from hub.embedded.ports import LOOPBACK, choose
+from hub.embedded.ports import LOOPBACK, Ports
 
 NEEDS = {
     "packhouse": (),
@@ -55,7 +55,8 @@ class Redis:
 
     def start(self) -> str:
         """Start it and return its URL once it answers."""
-        (self.port,) = choose(1)
+        with closing(Ports()) as ports:
+            (self.port,) = ports.choose(1)
         command = [str(self.program), "--bind", LOOPBACK, "--port", str(self.port), "--dir", str(self._folder)]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         end = time.monotonic() + START_SECONDS

@@ -60,7 +60,11 @@ def _raise_stopped(number: int, frame: FrameType | None) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where all data, logs and secrets are kept.",
 )
-@click.option("--port", type=click.IntRange(1, 65535), help="Port to serve on; by default 8000 or any free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    help="Port to serve on; by default that of the last run, 8000 or any free one.",
+)
 def up(directory: Path, port: int | None, *, once: bool) -> None:
     """Start Postgres, an S3 server, the hub and a worker; push and clone an example; serve until Ctrl-C.
 

@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from hub.embedded.ports import LOOPBACK, NoFreePort, are_free, choose
+from hub.embedded.ports import LOOPBACK, NoFreePort, are_free
 from hub.embedded.processes import Child, ChildFailed, clear_leftover
 from hub.embedded.state import State
 from storage import S3Settings, S3Store, StorageError
@@ -103,8 +103,7 @@ class ObjectStore:
             # Stale sockets are fatal to it, and it prefers the options of its last run to ours.
             (home / name).unlink(missing_ok=True)
         kept = self.state.get("s3_ports") or []
-        usable = len(kept) == len(PORTS) and are_free(kept) and _clear_sockets(kept)
-        self.ports = list(kept) if usable else _choose_ports()
+        self.ports = list(kept) if self._can_have(kept) else self._choose_ports()
         self.state.put("s3_ports", self.ports)
         ports = [f"-{name}={port}" for name, port in zip(PORTS, self.ports, strict=True)]
         self.child = Child.start(
@@ -160,6 +159,17 @@ class ObjectStore:
                     raise child.failure(f"was not ready after {START_SECONDS:.0f} s")
         return False
 
+    def _can_have(self, ports: Sequence[int]) -> bool:
+        whole = len(ports) == len(PORTS)
+        return whole and all(map(self.state.ports.claim, ports)) and are_free(ports) and _clear_sockets(ports)
+
+    def _choose_ports(self) -> list[int]:
+        for _ in range(CHOICES_MAX):
+            ports = self.state.ports.choose(len(PORTS))
+            if _clear_sockets(ports):
+                return ports
+        raise NoFreePort(f"other users' sockets in {SOCKETS} are in the way of every choice of ports")
+
     def _environment(self, home: Path) -> dict[str, str]:
         # HOME: it would read ~/.seaweedfs of whoever starts it.
         keys = {name: self.state.secret(name.lower()) for name in SIGNING_KEYS}
@@ -186,14 +196,6 @@ def _clear_sockets(ports: Sequence[int]) -> bool:
             except PermissionError:
                 return False
     return True
-
-
-def _choose_ports() -> list[int]:
-    for _ in range(CHOICES_MAX):
-        ports = choose(len(PORTS))
-        if _clear_sockets(ports):
-            return ports
-    raise NoFreePort(f"other users' sockets in {SOCKETS} are in the way of every choice of ports")
 
 
 def _works(store: S3Store) -> bool:

@@ -19,7 +19,7 @@ from pathlib import Path
 import psycopg
 
 from hub.embedded.identity import Identity, can_reach, choose_identity
-from hub.embedded.ports import LOOPBACK, are_free, choose
+from hub.embedded.ports import LOOPBACK, are_free
 from hub.embedded.processes import Child, ChildFailed, alive, clear_leftover, start_time
 from hub.embedded.state import State
 
@@ -101,7 +101,7 @@ class Postgres:
             self._initdb(install, data)
         self._clear_lock_file(data)
         kept = self.state.get("postgres_port")
-        (self.port,) = choose(1, preferred=[kept] if kept else [])
+        (self.port,) = self.state.ports.choose(1, preferred=[kept] if kept else [])
         self.state.put("postgres_port", self.port)
         settings = {**self.options, "listen_addresses": LOOPBACK, "port": str(self.port), "unix_socket_directories": ""}
         arguments = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -86,7 +87,7 @@ class Child:
     asked: bool = False
 
     @classmethod
-    def start(
+    def start(  # noqa: PLR0913  # one per property of a process
         cls,
         name: str,
         command: Sequence[str | Path],
@@ -97,12 +98,14 @@ class Child:
         identity: str = "own",
         stop_signal: int = signal.SIGTERM,
         stop_seconds: float = 10.0,
+        keep: socket.socket | None = None,
     ) -> Child:
         """Start `command`; its output is appended to `log`.
 
         It gets a session of its own, so that Ctrl-C reaches the supervisor alone and children stop in order,
-        and `stop_signal` from the kernel when the supervisor dies. Call it from the main thread: the kernel
-        ties the child's life to the thread that forked it.
+        and `stop_signal` from the kernel when the supervisor dies. Of our open files it inherits the socket `keep`
+        alone, under the same number. Call it from the main thread: the kernel ties the child's life to the thread
+        that forked it.
         """
         if log.exists() and log.stat().st_size > LOG_BYTES_MAX:
             log.replace(log.with_suffix(".log.1"))
@@ -117,6 +120,7 @@ class Child:
                 env=dict(env),
                 cwd=cwd,
                 start_new_session=True,
+                pass_fds=() if keep is None else (keep.fileno(),),
             )
         return cls(name, popen, log, begin, stop_signal, stop_seconds, start_time(popen.pid))
 

@@ -16,6 +16,8 @@ import secrets
 from pathlib import Path
 from typing import Any
 
+from hub.embedded.ports import Ports
+
 
 class StateError(RuntimeError):
     """The state directory cannot be used; the message says why and what to do."""
@@ -26,7 +28,7 @@ class StateInUse(StateError):
 
 
 class State:
-    """An open state directory: exclusively ours until `close`.
+    """An open state directory: exclusively ours until `close`, and so are the ports of its servers.
 
     A SIGKILL cannot leave it locked: the kernel drops the lock with the process.
     """
@@ -38,6 +40,7 @@ class State:
         unreadable.
         """
         self.directory = directory.absolute()
+        self.ports = Ports()
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if self.directory.stat().st_uid != os.geteuid():
@@ -112,5 +115,6 @@ class State:
         return self.folder("log") / f"{name}.log"
 
     def close(self) -> None:
-        """Give the directory up. Repeating it is harmless."""
+        """Give the directory and the ports up. Repeating it is harmless."""
+        self.ports.close()
         self._lock.close()

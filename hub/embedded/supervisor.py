@@ -6,6 +6,7 @@ import http.client
 import os
 import shlex
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from hub.embedded.objectstore import ObjectStore
-from hub.embedded.ports import LOOPBACK, choose
+from hub.embedded.ports import LOOPBACK, listen
 from hub.embedded.postgres import Postgres
 from hub.embedded.processes import Child, clear_leftover
 from hub.embedded.state import State
@@ -36,7 +37,7 @@ class Supervisor:
     def __init__(self, state: State, environ: Mapping[str, str], *, port: int | None = None) -> None:
         """Prepare; nothing is started yet.
 
-        `port` None: the port of the last run, else 8000, else any free one.
+        `port` None: the port of the last run, else 8000, else any free one; a given one is the only one.
         Raises SettingsError for an environment that replaces an embedded part only by half.
         """
         if "S3_ENDPOINT_URL" not in environ and {"S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"} & set(environ):
@@ -94,18 +95,20 @@ class Supervisor:
         """Start the web process and a worker; do not wait for them."""
         for name in ("web", "worker"):
             clear_leftover(self.state.get(name), stop_signal=signal.SIGTERM, seconds=STOP_SECONDS)
-        self.port = self._choose_port()
-        self.state.put("web_port", self.port)
-        self._start("web", "serve", "--bind", f"{LOOPBACK}:{self.port}")
+        with self._listen() as listener:
+            self.port = listener.getsockname()[1]
+            self.state.put("web_port", self.port)
+            # It listens before the web process exists: whoever answers at our address is our web process.
+            self._start("web", "serve", "--bind", f"fd://{listener.fileno()}", keep=listener)
         self._start("worker", "worker", "--grace", str(GRACE_SECONDS))
 
-    def _choose_port(self) -> int:
+    def _listen(self) -> socket.socket:
         if self._wanted_port is not None:
-            return self._wanted_port
+            return listen(self._wanted_port)
         kept = self.state.get("web_port")
-        return choose(1, preferred=[kept, PORT] if kept else [PORT])[0]
+        return self.state.ports.listen(preferred=[kept, PORT] if kept else [PORT])
 
-    def _start(self, name: str, *arguments: str) -> None:
+    def _start(self, name: str, *arguments: str, keep: socket.socket | None = None) -> None:
         child = Child.start(
             name,
             [sys.executable, "-P", "-m", "hub.cli", *arguments],
@@ -113,6 +116,7 @@ class Supervisor:
             env=self.environ,
             cwd=self.state.directory,
             stop_seconds=STOP_SECONDS,
+            keep=keep,
         )
         self.children.append(child)
         self.state.put(name, child.record)

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from hub.embedded.ports import choose
+from hub.embedded.ports import Ports
 from tests.system.world import ROOT, WAIT_SECONDS
 
 pytestmark = [pytest.mark.integration, pytest.mark.system]
@@ -25,7 +25,6 @@ OK = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 @pytest.fixture
 def port(database_url: str, committed_db: psycopg.Connection[Any]) -> Iterator[int]:
     """A web process with one thread and short limits."""
-    (number,) = choose(1)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PACKHOUSE_")} | {
         "DATABASE_URL": database_url, "S3_ENDPOINT_URL": "http://127.0.0.1:1", "S3_ACCESS_KEY_ID": "unused",
         "S3_SECRET_ACCESS_KEY": "unused", "PACKHOUSE_SECRET_KEY": "x" * 32,
@@ -42,8 +41,10 @@ def port(database_url: str, committed_db: psycopg.Connection[Any]) -> Iterator[i
         "--statement-timeout",
         "1",
     ]
-    command = [sys.executable, "-m", "hub.cli", "serve", "--bind", f"127.0.0.1:{number}", *options]
-    process = subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE)
+    with closing(Ports()) as ports, ports.listen() as listener:
+        number, handed = listener.getsockname()[1], listener.fileno()
+        command = [sys.executable, "-m", "hub.cli", "serve", "--bind", f"fd://{handed}", *options]
+        process = subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, pass_fds=[handed])
     try:
         deadline = time.monotonic() + WAIT_SECONDS
         while process.stderr is not None and b"Booting worker" not in process.stderr.readline():

@@ -10,11 +10,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from hub.embedded.ports import LOOPBACK
+from hub.embedded.ports import LOOPBACK, NoFreePort
 from hub.embedded.processes import Child, ChildFailed
 from hub.embedded.state import State
 from hub.embedded.supervisor import Supervisor
@@ -78,7 +79,8 @@ def test_web_port_is_the_one_of_the_last_run(state: State, supervisor: Superviso
         holder.bind((LOOPBACK, 0))
         free = holder.getsockname()[1]
     state.put("web_port", free)
-    assert supervisor._choose_port() == free
+    with supervisor._listen() as listener:
+        assert listener.getsockname()[1] == free
 
 
 def test_busy_web_port_is_avoided(state: State, supervisor: Supervisor) -> None:
@@ -87,12 +89,49 @@ def test_busy_web_port_is_avoided(state: State, supervisor: Supervisor) -> None:
         listener.listen()
         busy = listener.getsockname()[1]
         state.put("web_port", busy)
-        assert supervisor._choose_port() != busy
+        with supervisor._listen() as ours:
+            assert ours.getsockname()[1] != busy
 
 
 def test_wanted_web_port_is_taken_at_its_word(state: State) -> None:
-    state.put("web_port", 8001)
-    assert Supervisor(state, ELSEWHERE, port=8002)._choose_port() == 8002
+    first, second = state.ports.choose(2)
+    state.put("web_port", first)
+    with Supervisor(state, ELSEWHERE, port=second)._listen() as listener:
+        assert listener.getsockname()[1] == second
+        with pytest.raises(NoFreePort, match=f"port {second} on 127.0.0.1 cannot be had"):
+            Supervisor(state, ELSEWHERE, port=second)._listen()
+
+
+def test_two_hubs_that_start_at_the_same_moment_serve_at_two_addresses(state: State, tmp_path: Path) -> None:
+    other = State(tmp_path / "other")
+    with closing(other):
+        for each in (state, other):
+            each.put("web_port", 8000)
+        hubs = [Supervisor(each, ELSEWHERE) for each in (state, other)]
+        try:
+            for hub in hubs:
+                hub.start_hub()
+            # Both web processes are only being started: the addresses are decided already.
+            assert hubs[0].url != hubs[1].url
+            for hub in hubs:
+                with socket.create_connection((LOOPBACK, hub.port)):
+                    assert hub.state.get("web_port") == hub.port
+        finally:
+            for hub in hubs:
+                hub.stop()
+
+
+def test_child_inherits_the_socket_that_it_is_to_keep_and_alone_answers_there(state: State) -> None:
+    script = "import socket, sys; s = socket.socket(fileno=int(sys.argv[1])); s.accept()[0].sendall(b'child')"
+    with state.ports.listen() as listener:
+        address = listener.getsockname()
+        command = [sys.executable, "-c", script, str(listener.fileno())]
+        child = Child.start("web", command, log=state.log("web"), env={}, keep=listener)
+    try:
+        with socket.create_connection(address, timeout=10) as connection:
+            assert connection.recv(5) == b"child"
+    finally:
+        child.stop()
 
 
 def test_watch_names_the_process_that_ended_and_its_last_words(
