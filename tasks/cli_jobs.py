@@ -83,14 +83,18 @@ def _why(load: Load) -> click.Command:
     @job_argument
     @as_json_option
     def why(job_id: UUID, as_json: bool) -> None:
-        """Say why a job does not run: what it waits for, who runs it, or what ended it."""
+        """Say why a job does not run: what it waits for, who runs it, or what ended it.
+
+        `ahead`: due jobs of its queue that are claimed before it, counted up to 10,000.
+        """
         from tasks import render
+        from tasks.why import jobs_ahead
         from tasks.why import why as explain
 
         with connection(load) as conn:
-            job, reasons = queue.get_job(conn, job_id), explain(conn, job_id)
+            job, reasons, ahead = queue.get_job(conn, job_id), explain(conn, job_id), jobs_ahead(conn, job_id)
         if as_json:
-            status = {"job_id": job_id, "task": job.task, "status": job.status}
+            status = {"job_id": job_id, "task": job.task, "status": job.status, "ahead": ahead}
             render.print_json({**status, "reasons": [render.as_dict(reason) for reason in reasons]})
             return
         click.echo(f"{job.task} is {job.status}")
@@ -98,5 +102,7 @@ def _why(load: Load) -> click.Command:
             click.echo(f"- {reason.sentence}")
         if not reasons and job.status == Status.PENDING:
             click.echo("- nothing holds it: the next free worker takes it")
+        if ahead:
+            click.echo(f"- due jobs of its queue that come before it: {ahead}")
 
     return why

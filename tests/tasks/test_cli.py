@@ -117,6 +117,14 @@ def test_why_says_when_nothing_holds_a_job(run: Run, app: tasks.App, job_id: Any
         )
 
 
+def test_why_counts_the_jobs_before_a_waiting_one(run: Run, app: tasks.App, committed_db: Connection) -> None:
+    first, second = app["note"].delay(), app["note"].delay()
+    committed_db.commit()
+    assert "come before it:" not in run("jobs", "why", first.id).output
+    assert "- due jobs of its queue that come before it: 1\n" in run("jobs", "why", second.id).output
+    assert json.loads(run("jobs", "why", second.id, "--json").output)["ahead"] == 1
+
+
 @pytest.mark.parametrize("command", ["show", "why"])
 def test_unknown_job_is_exit_code_1(run: Run, command: str) -> None:
     unknown = uuid4()

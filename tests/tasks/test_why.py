@@ -11,7 +11,7 @@ import pytest
 from tasks import queue, workers
 from tasks.errors import JobNotFound
 from tasks.job import WorkerInfo
-from tasks.why import Reason, why
+from tasks.why import Reason, jobs_ahead, why
 from tests.tasks.rows import INDEX, PREBUILD, TASKS, at, claim_one, enqueue, enqueue_and_claim
 
 Db = psycopg.Connection[Any]
@@ -33,6 +33,22 @@ def only(db: Db, job_id: Any, *, now: float = 1.0) -> Reason:
 
 def test_a_claimable_job_has_no_reason(db: Db) -> None:
     assert why(db, enqueue(db).job_id, now=at(1)) == []
+
+
+def test_before_a_job_come_the_due_ones_of_its_queue_in_the_order_of_the_claim(db: Db) -> None:
+    blocker = enqueue(db, INDEX, now=0, scope="r", queue="other").job_id
+    parked = enqueue(db, now=0, scope="r", after_tasks=(INDEX,)).job_id
+    assert claim_one(db, tasks=[INDEX, "gc"], queues=["default", "other"]).job_id == blocker
+    running = enqueue_and_claim(db, now=1)
+    before = [enqueue(db, now=5, priority=1).job_id, enqueue(db, now=1).job_id, enqueue(db, now=2).job_id]
+    mine = enqueue(db, now=2).job_id
+    enqueue(db, now=0, queue="other")
+    enqueue(db, now=0, countdown=100.0)
+    enqueue(db, now=2)
+    enqueue(db, now=0, priority=-1)
+    assert [jobs_ahead(db, job_id, now=at(6)) for job_id in (*before, mine)] == [0, 1, 2, 3]
+    assert jobs_ahead(db, running.job_id, now=at(6)) == 0
+    assert queue.get_job(db, parked).lane == "parked"
 
 
 def test_a_job_that_is_not_due_says_when(db: Db) -> None:
