@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tasks.db import Conn, block, records, rows
+from tasks.db import Conn, records, rows, together
 from tasks.job import Claim
 from tasks.payload import WORKER_BYTES_MAX, check_instant, check_text
 
@@ -59,7 +59,7 @@ def claim_jobs(
     check_text("worker", worker, WORKER_BYTES_MAX)
     at = check_instant("now", now)
     params: dict[str, Any] = {"worker": worker, "tasks": list(tasks), "queues": list(queues), "now": at}
-    with block(conn):
+    with together(conn):
         return _claim(conn, params, limit)
 
 

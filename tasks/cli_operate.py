@@ -42,7 +42,7 @@ def operate_commands(load: Load) -> list[click.Command]:
             "retry",
             operate.retry_job,
             "Put failed, cancelled or quarantined jobs back into the queue, due at once.",
-            "One attempt is added when the budget is spent; the history stays.",
+            "Their budgets grow by one attempt, spent or not; the history stays.",
         ),
         _move(
             load,

@@ -85,17 +85,6 @@ def uuid_array(ids: Iterable[UUID]) -> str:
 
 
 @contextmanager
-def block(conn: Conn) -> Iterator[None]:
-    """Keep the statements of the block in one transaction: the caller's, or one of its own under autocommit."""
-    raw = driver_connection(conn)
-    if raw.autocommit and raw.info.transaction_status == TransactionStatus.IDLE:
-        with raw.transaction():
-            yield
-    else:
-        yield
-
-
-@contextmanager
 def savepoint(conn: Conn) -> Iterator[None]:
     """Undo the block when it raises, leaving the caller's transaction usable.
 
@@ -127,7 +116,7 @@ def pipeline(conn: Conn) -> Iterator[None]:
 
 @contextmanager
 def together(conn: Conn) -> Iterator[None]:
-    """Make the block one transaction on a connection that would commit each statement by itself; else do nothing."""
+    """Keep the statements of the block in one transaction: the caller's, or one of its own under autocommit."""
     raw = driver_connection(conn)
     if raw.autocommit and raw.info.transaction_status == TransactionStatus.IDLE:
         with raw.transaction():

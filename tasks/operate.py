@@ -85,18 +85,19 @@ def retry_job(conn: Conn, job_id: UUID, *, reason: str, now: datetime | None = N
     has succeeded, DuplicateJob when a pending job has its key, PayloadError.
     """
     params = {"job_id": job_id, "reason": _reason(reason), "now": check_instant("now", now)}
-    status = _lock(conn, job_id)
-    if status == Status.SUCCEEDED:
-        raise JobTerminal(job_id, status)
-    if status not in TERMINAL:
-        raise JobActive(job_id, status)
-    try:
-        with savepoint(conn):
-            rows(conn, "retry_job", params)
-    except pg.UniqueViolation as error:
-        heirs = rows(conn, "find_heir", {"job_id": job_id})
-        named = f": {heirs[0][0]}" if heirs else ""
-        raise DuplicateJob(f"a pending job has the key of job {job_id}{named}") from error
+    with together(conn):
+        status = _lock(conn, job_id)
+        if status == Status.SUCCEEDED:
+            raise JobTerminal(job_id, status)
+        if status not in TERMINAL:
+            raise JobActive(job_id, status)
+        try:
+            with savepoint(conn):
+                rows(conn, "retry_job", params)
+        except pg.UniqueViolation as error:
+            heirs = rows(conn, "find_heir", {"job_id": job_id})
+            named = f": {heirs[0][0]}" if heirs else ""
+            raise DuplicateJob(f"a pending job has the key of job {job_id}{named}") from error
 
 
 def _lock(conn: Conn, job_id: UUID) -> str:

@@ -82,11 +82,11 @@ class Task(Generic[P, R]):
         """Enqueue a job in the transaction of `session`, or of the app's current one; never commit.
 
         `countdown` is in seconds from now, `eta` an aware datetime: the job is not claimed before. `expires`,
-        seconds or an aware datetime: a job that has not begun by then is cancelled. `scope` is the thing that
-        the job is about: gates and dedup look only at jobs of the same scope. `dedup_key` and `mode` override
-        the task's own `dedup=`. `parents` are jobs that have to succeed first; `on_parent_failure` says what
-        becomes of this one if they do not (`cancel`, `run`, `stay`), `pass_results` whether their results go in
-        front of `args` (`none`, `first`, `list`).
+        seconds or an aware datetime: from then on the job does not begin, not even again, and is cancelled. `scope`
+        is the thing that the job is about: gates and dedup look only at jobs of the same scope. `dedup_key` and
+        `mode` override the task's own `dedup=`. `parents` are jobs that have to succeed first; `on_parent_failure`
+        says what becomes of this one if they do not (`cancel`, `run`, `stay`), `pass_results` whether their results
+        go in front of `args` (`none`, `first`, `list`).
 
         Raises TypeError when the arguments do not fit the function, ValueError naming the field when they are
         no JSON (PayloadError) or a value is out of range, UnknownOption, DuplicateJob, and NotConfigured when

@@ -180,7 +180,8 @@ def _ended(conn: Conn, job: Job) -> Reason:
         sentence = f"job {job.superseded_by} does the same work; this one was about to go back to the queue {at}"
         return Reason("SUPERSEDED", sentence, details)
     if job.cancel_reason == "expired":
-        return Reason("EXPIRED", f"it had expired before it could run, and was cancelled {at}", details)
+        again = " again" if job.claim_count else ""
+        return Reason("EXPIRED", f"it had expired before it could run{again}, and was cancelled {at}", details)
     if job.cancel_reason == "parent":
         return Reason("PARENT_FAILED", f"a parent did not succeed or was not there; it was cancelled {at}", details)
     return Reason("CANCELLED", f"it was cancelled {at}: {job.cancel_reason}", details)

@@ -167,6 +167,14 @@ def test_an_expired_job_is_not_claimed_and_the_sweep_cancels_it(db: Db) -> None:
     assert [reason.rule for reason in why(db, job_id, now=at(11))] == ["EXPIRED"]
 
 
+def test_a_run_that_failed_is_not_repeated_after_the_expiry(db: Db) -> None:
+    held = enqueue_and_claim(db, expires_at=at(5))
+    queue.fail_job(db, held.ref, code="X", detail="x", retry_delays=[0], now=at(5))
+    assert claim(db, now=5) == []
+    assert sweep(db, now=at(5)) == SweepCounts(expired=1)
+    assert "before it could run again" in why(db, held.job_id)[0].sentence
+
+
 def test_a_job_that_has_started_does_not_expire(db: Db) -> None:
     held = enqueue_and_claim(db, expires_at=at(5))
     assert sweep(db, now=at(6)) == SweepCounts()
