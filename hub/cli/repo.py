@@ -13,7 +13,7 @@ from hub.audit import read_audit
 from hub.cli.client_options import Access, client_options, reported
 from hub.cli.collaborators import collaborators
 from hub.cli.database import as_json, repository_at, show, transaction
-from hub.cli.repo_remote import asked, visibility
+from hub.cli.repo_remote import asked, list_remote, visibility
 from hub.cli.repo_remote import show as show_remote
 from hub.models import Principal, Repository
 from hub.repositories import delete_repository, restore_repository
@@ -63,9 +63,16 @@ def create(
 
 
 @repo.command("list")
-@as_json
-def list_(*, as_json: bool) -> None:
-    """List all repositories."""
+@click.argument("url", required=False)
+@client_options
+def list_(url: str | None, access: Access, *, as_json: bool, quiet: bool) -> None:
+    """List the repositories that one may read on the hub at URL; without it, for the operator, all of them.
+
+    Exit codes: 0 done; 1 refused by the server; 2 wrong usage; 3 the hub cannot be reached.
+    """
+    if url is not None:
+        list_remote(url, access, as_json=as_json, quiet=quiet)
+        return
     with transaction() as session:
         found = session.execute(
             select(Principal.name, Repository)

@@ -1,4 +1,4 @@
-"""`packhouse repo show` and `visibility`: a repository of a hub, asked by its API."""
+"""`packhouse repo show`, `visibility` and `list URL`: the repositories of a hub, asked by its API."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import asdict
 import click
 
 from hub.cli.client_options import Access, client_options, reported
-from hub.client.address import Address, parse_address
+from hub.cli.database import show as show_rows
+from hub.client.address import Address, parse_address, parse_hub
 from hub.client.api import Api
 from hub.client.api_answers import RepositoryInfo
 from hub.client.errors import printable
@@ -54,6 +55,26 @@ def visibility(url: str, visibility: str, access: Access, *, as_json: bool, quie
         document.update(asdict(info))
         if not as_json and not quiet:
             _say(info)
+
+
+def list_remote(url: str, access: Access, *, as_json: bool, quiet: bool) -> None:
+    """List the repositories that one may read on the hub at `url`, or at an address on it."""
+    with reported(as_json=as_json) as document:
+        hub = parse_hub(url)
+        with Api(hub, access.token_for(hub), insecure=access.insecure) as api:
+            found = list(api.repositories())
+        document["repositories"] = [asdict(info) for info in found]
+        if not as_json and not quiet:
+            rows = [
+                {
+                    "path": printable(f"{info.owner}/{info.name}"),
+                    "visibility": printable(info.visibility),
+                    "default branch": printable(info.default_branch or ""),
+                    "url": printable(info.url),
+                }
+                for info in found
+            ]
+            show_rows(rows, as_json=False)
 
 
 def _say(info: RepositoryInfo) -> None:

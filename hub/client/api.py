@@ -1,14 +1,27 @@
-"""The hub's own interface below `/api`: who one is, and repositories to make."""
+"""The hub's own interface below `/api`: who one is, repositories, and who may use them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 from hub.client.address import Address, Hub
-from hub.client.api_answers import RepositoryInfo, Whoami, parse_repository, parse_whoami
+from hub.client.api_answers import (
+    Collaborator,
+    RepositoryInfo,
+    Whoami,
+    parse_collaborator,
+    parse_page,
+    parse_repository,
+    parse_whoami,
+)
 from hub.client.calls import Calls
 from hub.client.patience import Timing
+
+Item = TypeVar("Item")
+PAGE_ITEMS = 200
 
 
 class Api:
@@ -40,12 +53,44 @@ class Api:
 
     def repository(self, address: Address) -> RepositoryInfo:
         """Ask for what a repository is."""
-        return parse_repository(self._call("GET", f"repositories/{address.owner}/{address.slug}"))
+        return parse_repository(self._call("GET", _path(address)))
 
     def set_visibility(self, address: Address, visibility: str) -> RepositoryInfo:
         """Make a repository public or private."""
-        path = f"repositories/{address.owner}/{address.slug}"
-        return parse_repository(self._call("PATCH", path, {"visibility": visibility}))
+        return parse_repository(self._call("PATCH", _path(address), {"visibility": visibility}))
+
+    def repositories(self) -> Iterator[RepositoryInfo]:
+        """Ask for the repositories that one may read, by path."""
+        return self._pages("repositories", "repositories", parse_repository)
+
+    def collaborators(self, address: Address) -> Iterator[Collaborator]:
+        """Ask who has a role in a repository, by name."""
+        return self._pages(f"{_path(address)}/collaborators", "collaborators", parse_collaborator)
+
+    def set_collaborator(self, address: Address, name: str, role: str) -> Collaborator:
+        """Give somebody a role, in place of the one they have."""
+        return parse_collaborator(self._call("PUT", _collaborator(address, name), {"role": role}))
+
+    def remove_collaborator(self, address: Address, name: str) -> None:
+        """Take somebody's role away."""
+        self._call("DELETE", _collaborator(address, name))
+
+    def _pages(self, path: str, name: str, parse: Callable[[dict[str, Any]], Item]) -> Iterator[Item]:
+        after: str | None = None
+        while True:
+            more = "" if after is None else f"&after={quote(after, safe='')}"
+            items, after = parse_page(self._call("GET", f"{path}?limit={PAGE_ITEMS}{more}"), name)
+            yield from map(parse, items)
+            if after is None:
+                return
 
     def _call(self, method: str, path: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
         return self._calls.call(method, f"{self._calls.hub.origin}/api/{path}", payload)
+
+
+def _path(address: Address) -> str:
+    return f"repositories/{address.owner}/{address.slug}"
+
+
+def _collaborator(address: Address, name: str) -> str:
+    return f"{_path(address)}/collaborators/{quote(name, safe='')}"

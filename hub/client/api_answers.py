@@ -31,10 +31,8 @@ class CommitPage:
 
 def parse_commits(fields: Mapping[str, Any]) -> CommitPage:
     """Check the answer of `GET /api/repositories/OWNER/NAME/commits`."""
-    value = fields.get("commits")
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise unexpected("commits", "a list of objects")
-    return CommitPage(tuple(_log_entry(item) for item in value), optional_text(fields, "next"))
+    value, more = parse_page(fields, "commits")
+    return CommitPage(tuple(_log_entry(item) for item in value), more)
 
 
 def _log_entry(item: Mapping[str, Any]) -> LogEntry:
@@ -66,6 +64,29 @@ class RepositoryInfo:
     default_branch: str | None
     domain: str
     url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collaborator:
+    """Somebody who has a role in a repository."""
+
+    name: str
+    role: str
+
+
+def parse_page(fields: Mapping[str, Any], name: str) -> tuple[list[dict[str, Any]], str | None]:
+    """Check a page of a list `name`: its items, and what the next page comes after, None on the last."""
+    value, more = fields.get(name), optional_text(fields, "next")
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise unexpected(name, "a list of objects")
+    if more is not None and not value:
+        raise unexpected("next", "null on a page without items")
+    return value, more
+
+
+def parse_collaborator(fields: Mapping[str, Any]) -> Collaborator:
+    """Check a collaborator as the API shows them."""
+    return Collaborator(required_text(fields, "name"), required_text(fields, "role"))
 
 
 def parse_whoami(fields: Mapping[str, Any]) -> Whoami:

@@ -11,7 +11,7 @@ import pytest
 
 from hub.cli import packhouse
 from hub.client.answers import Refs
-from hub.client.api_answers import LogEntry, RepositoryInfo, Whoami
+from hub.client.api_answers import Collaborator, LogEntry, RepositoryInfo, Whoami
 from hub.client.cloning import CloneResult
 from hub.client.errors import ClientError
 from hub.client.fetching import FetchResult, Moved
@@ -23,7 +23,8 @@ from hub.client.pushing import PushResult
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "client.md").read_text()
 COMMON = {"--json", "-q", "--quiet", "--insecure"}
 NAMES = (
-    *("login", "logout", "whoami", "repo create", "repo show", "repo visibility"),
+    *("login", "logout", "whoami", "repo create", "repo list", "repo show", "repo visibility"),
+    *("repo collaborators list", "repo collaborators set", "repo collaborators remove"),
     *("push", "clone", "pull", "fetch", "log", "ls-remote"),
 )
 SECTIONS = {
@@ -34,6 +35,8 @@ NOT_TOLD = {"note", "entries", "snapshots"}
 RESULTS = {
     "login": (Whoami,),
     "repo create": (RepositoryInfo,),
+    "repo collaborators list": (Collaborator,),
+    "repo collaborators set": (Collaborator,),
     "push": (PushResult, MusePushResult),
     "clone": (CloneResult,),
     "pull": (PullResult,),
