@@ -7,7 +7,9 @@ presigned, looks when the objects are asked for, hashes what it finds, and moves
 from __future__ import annotations
 
 import hashlib
+import math
 import tempfile
+import time
 from collections.abc import Iterable
 from datetime import timedelta
 from uuid import UUID
@@ -25,17 +27,19 @@ from storage import NotFound
 MUSE_OBJECT_BYTES = 66_000_000
 """Largest object that is taken from the Muse client: with what is around it, a larger one would not fit into the 64 MiB
 of an answer that this client reads, and no clone by it would ever be whole."""
+PRESIGNED_MAX = 50_000
+"""URLs in one answer: about 500 bytes each, of the 64 MiB that the client reads, and some seconds to sign."""
 PACK_BYTES = 256 * 1024 * 1024
 """Content of one staged pack, roughly: large objects go into the next one."""
 
 
 def presign_objects(services: Services, repository_id: UUID, object_ids: list[str]) -> dict[str, str]:
-    """An upload URL for each object, where the store can presign; the others are to be sent inline."""
+    """An upload URL for each object, where the store can presign, up to PRESIGNED_MAX; others are to be sent inline."""
     if not services.settings.presign:
         return {}
     expires = timedelta(seconds=services.settings.upload_seconds)
     presigned: dict[str, str] = {}
-    for object_id in object_ids:
+    for object_id in object_ids[:PRESIGNED_MAX]:
         upload = services.archive.presign_put(upload_key(repository_id, object_id), expires=expires)
         if upload is None:
             return {}
@@ -46,17 +50,19 @@ def presign_objects(services: Services, repository_id: UUID, object_ids: list[st
     return presigned
 
 
-def collect_uploads(services: Services, repository_id: UUID, object_ids: Iterable[str]) -> dict[str, HubError]:
-    """Stage those of the objects whose presigned upload has arrived.
+def collect_uploads(
+    services: Services, repository_id: UUID, object_ids: Iterable[str], *, until: float = math.inf
+) -> dict[str, HubError]:
+    """Stage those of the objects whose presigned upload has arrived; begin with none after `until` (monotonic clock).
 
     Returns the refused ones and why: their uploads have been removed, and count as not sent. Raises storage's errors.
     """
     waiting = _waiting(services, repository_id, object_ids)
     refused: dict[str, HubError] = {}
-    while waiting:
+    while waiting and time.monotonic() < until:
         done: list[str] = []
         with StagedPack(services, repository_id) as pack:
-            while waiting and pack.content_bytes < PACK_BYTES:
+            while waiting and pack.content_bytes < PACK_BYTES and time.monotonic() < until:
                 object_id = waiting.pop()
                 if _take(services, repository_id, object_id, pack, refused):
                     done.append(object_id)

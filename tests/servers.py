@@ -81,8 +81,12 @@ class Servers:
 def remove_abandoned(prefix: str) -> None:
     """Remove the state directories of this name that killed runs left behind. That of a living run is locked."""
     for directory in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        try:
+            made_at = directory.stat().st_mtime
+        except FileNotFoundError:
+            continue  # another run that starts at this moment has removed it
         # The new directory of a run that starts at this moment is not locked yet.
-        if time.time() - directory.stat().st_mtime > ABANDONED_SECONDS:
+        if time.time() - made_at > ABANDONED_SECONDS:
             try:
                 state = State(directory)
             except StateError:

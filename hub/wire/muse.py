@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import Any
 
 from flask import Blueprint, Response, request
 
@@ -19,9 +22,12 @@ from hub.uploads import collect_uploads, presign_objects
 from hub.wire import bundle, pull
 from hub.wire.codec import JSON, MSGPACK, answer, answer_ids, body, read_map, take_ids
 from hub.wire.context import hub, opened, page
+from hub.wire.in_time import answer_in_time
 
 wire = Blueprint("muse", __name__, url_prefix="/<owner>/<slug>")
 NEGOTIATE_IDS = 256
+COLLECT_SECONDS = 20.0
+"""How long `filter-objects` looks at uploads of an interrupted push; what is left is sent again, or found next time."""
 IN_STEPS = "push in steps: `muse branch p1 <an old commit>; muse push origin p1`, then a later one, then the branch."
 
 
@@ -55,9 +61,10 @@ def filter_objects(owner: str, slug: str) -> Response:
     else:
         batches = bundle.read_ids(body(services.settings.max_body_bytes), "object_ids", BITE)
     missing = bytearray()
+    until = time.monotonic() + COLLECT_SECONDS
     for object_ids in batches:
         # What was uploaded straight into the store is looked for here, so that an interrupted push goes on.
-        collect_uploads(services, repository.repository_id, object_ids)
+        collect_uploads(services, repository.repository_id, object_ids, until=until)
         with services.sessions() as session:
             held = held_objects(session, repository.repository_id, object_ids)
         missing += bytes.fromhex("".join(object_id for object_id in object_ids if object_id not in held))
@@ -91,23 +98,31 @@ def push(owner: str, slug: str) -> Response:
     """Take in commits and snapshots whose objects are here, and move the branch."""
     repository = opened(owner, slug, Right.WRITE)
     services = hub().services
-    with tempfile.TemporaryFile() as file:
+    pusher, work = repository.pusher, hub().work
+    with ExitStack() as stack:
+        file = stack.enter_context(tempfile.TemporaryFile())
         asked = bundle.read_push(
             body(services.settings.max_bundle_bytes, IN_STEPS), file, services.settings.max_object_bytes
         )
-        incoming = read_incoming(
-            PackReader.open(FileSource(file)),
-            file,
-            mpack_id=asked.summary.mpack_id,
-            size=asked.summary.size,
-            branch=asked.branch,
-            force=asked.force,
-        )
-        for refusal in collect_uploads(services, repository.repository_id, incoming.named_objects).values():
-            raise refusal
-        receipt = receive(services, hub().work, repository.pusher, repository.repository_id, incoming)
-    message = f"{incoming.branch} is now {incoming.tip[:12]}."
-    return answer({"ok": True, "message": message, "branch_heads": receipt.branch_heads})
+        opened_file = stack.pop_all()
+
+    def take_in() -> dict[str, Any]:
+        with opened_file:
+            incoming = read_incoming(
+                PackReader.open(FileSource(file)),
+                file,
+                mpack_id=asked.summary.mpack_id,
+                size=asked.summary.size,
+                branch=asked.branch,
+                force=asked.force,
+            )
+            for refusal in collect_uploads(services, repository.repository_id, incoming.named_objects).values():
+                raise refusal
+            receipt = receive(services, work, pusher, repository.repository_id, incoming)
+        message = f"{incoming.branch} is now {incoming.tip[:12]}."
+        return {"ok": True, "message": message, "branch_heads": receipt.branch_heads}
+
+    return answer_in_time(take_in)
 
 
 @wire.post("/negotiate")

@@ -149,3 +149,22 @@ def test_where_the_store_cannot_presign_all_goes_inline(world: World, history: H
 
 def test_only_uploads_are_presigned(world: World) -> None:
     assert world.post("/presign", {"object_ids": [], "direction": "get"}, muse=True).status_code == 422
+
+
+def test_an_answer_with_urls_is_one_that_the_client_reads(large_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hub.uploads.PRESIGNED_MAX", 2)
+    ids = [f"{number:064x}" for number in range(4)]
+    said = presign(large_world, ids)
+    assert (set(said["presigned"]), said["inline"]) == (set(ids[:2]), ids[2:])  # type: ignore[call-overload]
+
+
+def test_looking_at_what_has_arrived_ends_in_time(
+    large_world: World, history: History, tip: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading all uploads of an interrupted push may take longer than the client waits for an answer."""
+    large = max(history.objects_of([tip]), key=lambda item: len(history.contents[item]))
+    put(presign(large_world, [large])["presigned"][large], LARGE)  # type: ignore[index]
+    monkeypatch.setattr("hub.wire.muse.COLLECT_SECONDS", -1.0)
+    assert missing(large_world, [large]) == [large]
+    monkeypatch.undo()
+    assert missing(large_world, [large]) == []
