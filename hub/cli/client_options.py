@@ -15,7 +15,7 @@ import click
 from hub.client import workdir
 from hub.client.address import Hub, parse_address
 from hub.client.credentials import Credentials
-from hub.client.errors import ClientError, printable
+from hub.client.errors import ClientError, LocalConflict, printable
 from hub.client.patience import Timing
 from hub.client.progress import Progress, open_progress
 from hub.client.transport import Remote
@@ -98,7 +98,8 @@ def reported(*, as_json: bool) -> Iterator[dict[str, Any]]:
     """
     document: dict[str, Any] = {}
     try:
-        yield document
+        with _machine_explained():
+            yield document
     except ClientError as error:
         if as_json:
             click.echo(
@@ -108,6 +109,18 @@ def reported(*, as_json: bool) -> Iterator[dict[str, Any]]:
         raise click.exceptions.Exit(error.exit_code) from None
     if as_json:
         click.echo(json.dumps({"ok": True, **document}))
+
+
+@contextmanager
+def _machine_explained() -> Iterator[None]:
+    """Say in a sentence what this machine cannot do, a full disk for one, wherever in a command it shows."""
+    try:
+        yield
+    except OSError as error:
+        if error.strerror is None:
+            raise  # not the machine's: an error of the program
+        where = f"«{error.filename}» cannot be used" if error.filename else "A file cannot be read or written"
+        raise LocalConflict(f"{where}: {error.strerror}. Repeat the command when it can.") from None
 
 
 def warn_skipped(skipped: Iterable[Skipped]) -> None:

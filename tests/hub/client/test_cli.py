@@ -1,4 +1,8 @@
 import json
+import random
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +186,39 @@ def test_wrong_bytes_are_exit_code_4(server: ScriptedServer, tmp_path: Path) -> 
     result = run("clone", server.url, tmp_path / "notes")
     assert result.exit_code == 4
     assert list(tmp_path.iterdir()) == []
+
+
+@contextmanager
+def small_disk() -> Iterator[None]:
+    """No file may become larger than 50,000 bytes: the system refuses the write in its middle, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_full_disk_is_a_sentence_and_leaves_nothing(server: ScriptedServer, tmp_path: Path) -> None:
+    told = history({"a": random.Random(1).randbytes(200_000)})
+    server.on("POST", "fetch/mpack", answer(told.offer(f"{server.root}/pack")))
+    server.on("GET", "/pack", Reply(200, told.pack))
+    with small_disk():
+        result = run("clone", server.url, tmp_path / "notes")
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert result.stderr.startswith("Error: A file cannot be read or written: File too large.")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_full_temporary_directory_is_a_sentence(server: ScriptedServer, work: Path) -> None:
+    (work / "large").write_bytes(random.Random(1).randbytes(200_000))
+    missing = sorted(read_tree(work).manifest.values())
+    server.on("GET", "refs", answer({"branch_heads": {}, "snapshots": {}, "default_branch": "main"}))
+    server.on("POST", "filter-objects", answer({"missing": missing}))
+    with small_disk():
+        result = run("push", work, server.url, "-m", "one")
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "temporary directory: File too large" in result.stderr
 
 
 def test_clone_goes_to_a_directory_named_like_the_repository(
