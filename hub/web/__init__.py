@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, render_template, request
+from flask import Blueprint, Response, request
 
 from hub.auth import Right
 from hub.models.history import branch_heads
 from hub.models.repository import public_repositories
 from hub.prebuild import cached_mpack
+from hub.web.page import page
 from hub.web.tree import head_tree
 from hub.wire.context import hub, opened
 
@@ -16,15 +17,15 @@ SHOWN = 200
 
 
 @web.get("/")
-def index() -> str:
+def index() -> Response:
     """The public repositories, last pushed first."""
     with hub().services.sessions() as session:
         repositories = public_repositories(session, limit=SHOWN)
-    return render_template("web/index.html", repositories=repositories, base=request.host_url)
+    return page("index", repositories=repositories, base=request.host_url)
 
 
 @web.get("/<owner>/<slug>")
-def repository(owner: str, slug: str) -> str:
+def repository(owner: str, slug: str) -> Response:
     """One repository: its branches, and the commands that clone it."""
     found = opened(owner, slug, Right.READ)
     with hub().services.sessions() as session:
@@ -32,8 +33,8 @@ def repository(owner: str, slug: str) -> str:
         cached = cached_mpack(session, found.repository_id, sorted(set(heads.values()))) if heads else None
         head = heads.get(found.default_branch or "main")
         tree = None if head is None else head_tree(session, found.repository_id, head, limit=SHOWN)
-    return render_template(
-        "web/repository.html",
+    return page(
+        "repository",
         path=f"{owner}/{slug}",
         url=f"{request.host_url}{owner}/{slug}",
         default=found.default_branch,

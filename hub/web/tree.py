@@ -65,12 +65,11 @@ def head_tree(session: Session, repository_id: UUID, commit_id: str, *, limit: i
 
 def _bar(statistics: dict[str, Any]) -> list[dict[str, Any]]:
     total = statistics["bytes"]
+    shares = [
+        (item["name"], round(100 * item["bytes"] / total, 1)) for item in statistics["languages"][:LANGUAGES] if total
+    ]
     return [
-        {
-            "name": item["name"],
-            "percent": round(100 * item["bytes"] / total, 1),
-            "hue": (210 + GOLDEN_ANGLE * number) % 360,
-        }
-        for number, item in enumerate(statistics["languages"][:LANGUAGES])
-        if total and item["bytes"]
+        {"name": name, "percent": percent, "hue": (210 + GOLDEN_ANGLE * number) % 360}
+        for number, (name, percent) in enumerate(shares)
+        if percent
     ]

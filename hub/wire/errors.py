@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from werkzeug.exceptions import HTTPException
 
 from hub import errors
+from hub.web.page import error_page, wants_page
 from hub.wire.codec import CHUNK_BYTES, JSON, accepts_msgpack
 from storage import StorageError, Unavailable
 
@@ -94,8 +95,10 @@ def _say(
     more: dict[str, Any] | None = None,
     headers: dict[str, str] | None = None,
 ) -> Response:
-    """The error as text for a msgpack caller (the Muse client prints it), else as JSON with its code."""
+    """The error as text for a msgpack caller (the Muse client prints it), as a page for a browser, else as JSON."""
     drain()
+    if wants_page():
+        return error_page(status, sentence, headers)
     if accepts_msgpack():
         return Response(f"{sentence[:SENTENCE_MAX]}\n", status, headers, content_type="text/plain; charset=utf-8")
     data = {"error": code, "message": sentence, **(more or {})}
