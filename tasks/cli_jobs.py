@@ -9,7 +9,7 @@ import click
 from tasks import queue
 from tasks.cli_operate import operate_commands
 from tasks.cli_watch import watch_commands
-from tasks.console import Load, as_json_option, connection
+from tasks.console import Load, as_json_option, looking
 from tasks.states import Status
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _list(load: Load) -> click.Command:
         """List jobs, the newest first."""
         from tasks import render
 
-        with connection(load) as conn:
+        with looking(load) as conn:
             found = queue.list_jobs(conn, status=status, task=task, scope=scope, queue=queue_name, limit=limit)
         if as_json:
             render.print_json([render.as_dict(job) for job in found])
@@ -68,7 +68,7 @@ def _show(load: Load) -> click.Command:
         """Show one job and all its attempts."""
         from tasks import render
 
-        with connection(load) as conn:
+        with looking(load) as conn:
             job, attempts = queue.get_job(conn, job_id), queue.attempts_of(conn, job_id)
         if as_json:
             render.print_json({**render.as_dict(job), "attempts": [render.as_dict(attempt) for attempt in attempts]})
@@ -91,7 +91,7 @@ def _why(load: Load) -> click.Command:
         from tasks.why import jobs_ahead
         from tasks.why import why as explain
 
-        with connection(load) as conn:
+        with looking(load) as conn:
             job, reasons, ahead = queue.get_job(conn, job_id), explain(conn, job_id), jobs_ahead(conn, job_id)
         if as_json:
             status = {"job_id": job_id, "task": job.task, "status": job.status, "ahead": ahead}

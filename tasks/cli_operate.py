@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tasks import operate, queue
-from tasks.console import Load, as_json_option, connection
+from tasks.console import Load, as_json_option, bounded, connection
 from tasks.errors import DuplicateJob, JobActive, JobNotFound, JobTerminal, PayloadError
 from tasks.states import TERMINAL
 
@@ -79,11 +79,11 @@ def _move(load: Load, name: str, move: Callable[..., None], summary: str, more: 
         with connection(load) as conn:
             for job_id in job_ids:
                 try:
-                    move(conn, job_id, reason=reason)
-                    done.append({"job_id": job_id, "status": queue.get_job(conn, job_id).status, "error": None})
-                    conn.commit()
+                    with bounded(conn):
+                        move(conn, job_id, reason=reason)
+                        status = queue.get_job(conn, job_id).status
+                    done.append({"job_id": job_id, "status": status, "error": None})
                 except REFUSED as refusal:
-                    conn.rollback()
                     done.append({"job_id": job_id, "status": None, "error": str(refusal)})
                 except PayloadError as error:
                     raise click.UsageError(str(error)) from None
@@ -126,8 +126,8 @@ def _purge(load: Load) -> click.Command:
         purged, bite = 0, PAGE
         with connection(lambda: app) as conn:
             while bite == PAGE:
-                bite = operate.prune_jobs(conn, keep=ages, limit=PAGE, forget_once=forget_once)
-                conn.commit()
+                with bounded(conn):
+                    bite = operate.prune_jobs(conn, keep=ages, limit=PAGE, forget_once=forget_once)
                 purged += bite
         if as_json:
             render.print_json({"purged": purged})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from tasks import operate
-from tasks.console import Load, as_json_option, connection
+from tasks.console import Load, as_json_option, looking
 from tasks.errors import PayloadError
 
 queue_argument = click.argument("queue", metavar="QUEUE")
@@ -26,7 +26,7 @@ def _list(load: Load) -> click.Command:
         from tasks import render
 
         app = load()
-        with connection(lambda: app) as conn:
+        with looking(lambda: app) as conn:
             rows = {row.queue: render.as_dict(row) for row in operate.list_queues(conn)}
         for name in app.queues():
             empty = {"paused_at": None, "reason": None, "pending": 0, "due": 0, "running": 0}
@@ -49,7 +49,7 @@ def _pause(load: Load) -> click.Command:
         """Stop claims from QUEUE. What runs goes on, what is enqueued waits."""
         from tasks import render
 
-        with connection(load) as conn:
+        with looking(load) as conn:
             try:
                 operate.pause_queue(conn, queue, reason=reason)
             except PayloadError as error:
@@ -70,7 +70,7 @@ def _resume(load: Load) -> click.Command:
         """Let workers claim from QUEUE again. `was_paused` says whether that changed anything."""
         from tasks import render
 
-        with connection(load) as conn:
+        with looking(load) as conn:
             try:
                 was_paused = operate.resume_queue(conn, queue)
             except PayloadError as error:

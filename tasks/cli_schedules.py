@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from tasks.console import Load, as_json_option, connection
+from tasks.console import Load, as_json_option, looking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -73,7 +73,7 @@ def _choose(app: App, name: str | None) -> list[Periodic]:
 def _list(load: Load, schedules: Sequence[Periodic]) -> list[dict[str, Any]]:
     from tasks.periodic import read_schedules
 
-    with connection(load) as conn:
+    with looking(load) as conn:
         rows = {(row.name, row.rhythm): row for row in read_schedules(conn, schedules)}
     listed = []
     for schedule in schedules:

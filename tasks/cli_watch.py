@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tasks import queue
-from tasks.console import Load, as_json_option, connection
+from tasks.console import Load, as_json_option, bounded, connection, looking
 from tasks.states import Status
 from tasks.watch import OVERLAP, last_time, recent_jobs
 
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from uuid import UUID
 
-    from tasks.db import Conn
+    import psycopg
+
     from tasks.job import Job
 
 LOOK_MAX = 1000
@@ -46,7 +47,7 @@ def _stats(load: Load) -> click.Command:
         """
         from tasks import render
 
-        with connection(load) as conn:
+        with looking(load) as conn:
             found = render.as_dict(queue.stats(conn))
         if as_json:
             render.print_json(found)
@@ -69,7 +70,7 @@ def _verify(load: Load) -> click.Command:
         from tasks import render
         from tasks.verify import verify as find_violations
 
-        with connection(load, statement_seconds=0) as conn:
+        with connection(load) as conn:
             found = find_violations(conn)
         if as_json:
             render.print_json([render.as_dict(violation) for violation in found])
@@ -94,7 +95,6 @@ def _tail(load: Load) -> click.Command:
         With JOB: only that one, until its end; exits 0 if it succeeded, 1 otherwise. --json: one document a line.
         """
         with connection(load) as conn:
-            conn.autocommit = True
             try:
                 status = _follow(_looks(conn, every, job_id), as_json=as_json)
             except KeyboardInterrupt:
@@ -105,20 +105,21 @@ def _tail(load: Load) -> click.Command:
     return tail
 
 
-def _looks(conn: Conn, every: float, job_id: UUID | None) -> Iterator[Job]:
+def _looks(conn: psycopg.Connection[Any], every: float, job_id: UUID | None) -> Iterator[Job]:
     """Jobs as they are found, look by look; with `job_id` until its end."""
     since: datetime | None = None
     started: datetime | None = None
     running: list[UUID] = []
     while True:
-        if job_id is not None:
-            found = [queue.get_job(conn, job_id)]
-        else:
-            # Those that ran a moment ago are looked up by name: one that goes back to the queue ends nowhere.
-            found, now = recent_jobs(conn, since=since, watched=running, limit=LOOK_MAX)
-            started = started or now
-            since = max(started, now - OVERLAP)
-            running = [job.job_id for job in found if job.status == Status.RUNNING]
+        with bounded(conn):
+            if job_id is not None:
+                found = [queue.get_job(conn, job_id)]
+            else:
+                # Those that ran a moment ago are looked up by name: one that goes back to the queue ends nowhere.
+                found, now = recent_jobs(conn, since=since, watched=running, limit=LOOK_MAX)
+                started = started or now
+                since = max(started, now - OVERLAP)
+                running = [job.job_id for job in found if job.status == Status.RUNNING]
         yield from found
         if job_id is not None and found[0].terminal:
             return

@@ -55,20 +55,33 @@ def _place(app: App) -> str:
 
 
 @contextmanager
-def connection(load: Load, *, statement_seconds: float = STATEMENT_SECONDS_MAX) -> Iterator[psycopg.Connection[Any]]:
-    """A connection to the app's database; errors become click's, see `friendly`.
-
-    A statement that takes longer than `statement_seconds` (0: any time) is ended by the server: what a person looks
-    at must not hold back the vacuum for hours.
-    """
+def connection(load: Load) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to the app's database, with nothing set on it (see `bounded`); errors become click's: `friendly`."""
     app = load()
     try:
         database_url = app.database_url
     except NotConfigured as error:
         raise click.UsageError(str(error)) from None
     with friendly(app), psycopg.connect(database_url, **connect_options()) as conn:
-        conn.execute("SELECT set_config('statement_timeout', %s, false)", (f"{statement_seconds * 1000:.0f}",))
-        conn.commit()
+        yield conn
+
+
+@contextmanager
+def bounded(conn: psycopg.Connection[Any]) -> Iterator[None]:
+    """A transaction of its own, whose statements the server ends after STATEMENT_SECONDS_MAX.
+
+    What a person looks at must not hold back the vacuum for hours. Set for the transaction only: behind a pooler the
+    connection is the next client's.
+    """
+    with conn.transaction():
+        conn.execute("SELECT set_config('statement_timeout', %s, true)", (f"{STATEMENT_SECONDS_MAX * 1000:.0f}",))
+        yield
+
+
+@contextmanager
+def looking(load: Load) -> Iterator[psycopg.Connection[Any]]:
+    """A connection for one transaction, bounded."""
+    with connection(load) as conn, bounded(conn):
         yield conn
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Conn = psycopg.Connection[Any] | Connection | Session | scoped_session[Any]
 """Whatever the caller's transaction lives in."""
 Row = TypeVar("Row")
+PAGE_STATEMENT_MS = 10_000
+_TIME_OUTS = "SELECT set_config('lock_timeout', %s, true), set_config('statement_timeout', %s, true)"
 
 
 def driver_connection(conn: Conn) -> psycopg.Connection[Any]:
@@ -129,10 +131,14 @@ def together(conn: Conn) -> Iterator[None]:
 def page(conn: Conn, *, lock_wait_ms: int) -> Iterator[None]:
     """Run the block in a transaction of its own, which is committed; in a savepoint when one is open already.
 
-    Inside it no statement waits longer than `lock_wait_ms` for a lock (psycopg.errors.LockNotAvailable).
+    Inside it no statement waits longer than `lock_wait_ms` for a lock (psycopg.errors.LockNotAvailable), or takes
+    longer than PAGE_STATEMENT_MS. Both settings are as before afterwards.
     """
     raw = driver_connection(conn)
     idle = raw.info.transaction_status == TransactionStatus.IDLE
     with raw.transaction() if idle else savepoint(conn):
-        raw.execute("SELECT set_config('lock_timeout', %s, true)", (f"{lock_wait_ms}ms",))
+        before = raw.execute("SELECT current_setting('lock_timeout'), current_setting('statement_timeout')").fetchone()
+        raw.execute(_TIME_OUTS, (f"{lock_wait_ms}ms", f"{PAGE_STATEMENT_MS}ms"))
         yield
+        if not idle:
+            raw.execute(_TIME_OUTS, before)

@@ -23,6 +23,8 @@ CHECKOUT_SECONDS_MAX = 5.0
 SILENCE_MS_MAX = 20_000
 """How long sent bytes may stay unacknowledged before the socket is given up: a vanished host sends no FIN."""
 
+PREPARE_THRESHOLD = 5
+"""Executions after which a worker's statement is prepared: psycopg's own figure."""
 PLANNER = " ".join(
     f"-c {setting}"
     for setting in (
@@ -58,8 +60,12 @@ def what_is_missing(error: BaseException) -> str:
 
 
 def connect_options() -> dict[str, Any]:
-    """Options of every connection that tasks opens by itself."""
+    """Options of every connection that tasks opens by itself.
+
+    Nothing is prepared: behind a pooler the next transaction may be on a connection that does not know it.
+    """
     return {
+        "prepare_threshold": None,
         "connect_timeout": CONNECT_SECONDS_MAX,
         "keepalives_idle": 10,
         "keepalives_interval": 5,
@@ -81,10 +87,6 @@ def _configure(conn: psycopg.Connection[Any]) -> None:
     conn.commit()
 
 
-def _configure_pooled(conn: psycopg.Connection[Any]) -> None:
-    conn.prepare_threshold = None
-
-
 class Pool:
     """At most `size` connections to `database_url`, opened at first use.
 
@@ -95,7 +97,7 @@ class Pool:
     def __init__(self, database_url: str, size: int, name: str, *, pooled: bool = False) -> None:
         self._pooled = pooled
         # A pooler refuses options, and there every statement is planned anew.
-        more = {} if pooled else {"options": PLANNER}
+        more: dict[str, Any] = {} if pooled else {"options": PLANNER, "prepare_threshold": PREPARE_THRESHOLD}
         self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
             database_url,
             kwargs={**connect_options(), **more, "application_name": name[:63]},
@@ -103,7 +105,7 @@ class Pool:
             max_size=size,
             open=False,
             name=name,
-            configure=_configure_pooled if pooled else _configure,
+            configure=None if pooled else _configure,
             timeout=CHECKOUT_SECONDS_MAX,
             # The pool doubles its pause between attempts without a cap; giving up early makes the next
             # checkout start anew, so that a long outage is followed by a connection within seconds.
@@ -112,7 +114,15 @@ class Pool:
 
     @contextmanager
     def transaction(self) -> Iterator[psycopg.Connection[Any]]:
-        """One transaction: committed at the end, rolled back on an error.
+        """One transaction: committed at the end, rolled back on an error. Raises as `connection` does."""
+        with self.connection() as conn:
+            if self._pooled:
+                _set_time_outs(conn, local=True)
+            yield conn
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[Any]]:
+        """A connection that has no transaction yet, for who makes several and bounds each.
 
         Raises one of DATABASE_AWAY when there is no connection in time or it is lost on the way; the other
         idle connections are looked at then, since what broke one (a restart) most often broke all.
@@ -120,8 +130,6 @@ class Pool:
         self._pool.open(wait=False)
         try:
             with self._pool.connection() as conn:
-                if self._pooled:
-                    _set_time_outs(conn, local=True)
                 yield conn
         except DATABASE_AWAY:
             self._pool.check()

@@ -151,7 +151,7 @@ class Worker:
 
     def sweep(self, *, now: datetime | None = None) -> SweepCounts:
         """Take back every claim whose lease is over, of any worker."""
-        with self._pool.transaction() as conn:
+        with self._pool.connection() as conn:
             return sweeping.sweep(conn, now=now)
 
     def prune(self, *, now: datetime | None = None) -> int:

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from tasks import queue
-from tasks.console import connection
+from tasks.console import looking
 from tasks.job import NewJob
 from tests.conftest import migrate
 from tests.tasks.running import make_app
@@ -85,6 +85,6 @@ def test_lists_and_figures_answer_within_half_a_second_over_a_million_finished_j
 def test_statements_of_the_command_line_have_a_time_out(database_url: str) -> None:
     """Case 43: a list that would take for ever ends, and does not hold back the vacuum until then."""
     app = make_app(database_url)
-    with connection(lambda: app) as conn:
+    with looking(lambda: app) as conn:
         (timeout,) = conn.execute("SELECT current_setting('statement_timeout')").fetchone() or (None,)
     assert timeout not in (None, "0")

@@ -9,10 +9,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 
 import tasks
 from tasks import listener as listening
 from tasks import queue
+from tasks.cli import group
 from tasks.listener import Listener
 from tasks.testing import check_invariants
 from tasks.timers import Timers
@@ -99,6 +101,35 @@ def _until_done(conn: Db) -> None:
             return
         conn.execute("SELECT pg_sleep(0.05)")
     raise AssertionError(f"{left} jobs are left")
+
+
+def test_handles_and_commands_work_behind_a_pooler_and_leave_nothing_on_its_connections(
+    pooler: tuple[Pooler, str], committed_db: Db
+) -> None:
+    """They ask more often than psycopg would ask without preparing the statement."""
+    app = make_app(pooler[1], committed_db)
+    app.task("note")(lambda: None)
+    job = app["note"].delay()
+    committed_db.commit()
+    looks = iter(range(10**9))
+
+    def look(_: float) -> None:
+        if next(looks) == 20:
+            with tasks.Worker(app, pooled=True) as worker:
+                worker.once()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tasks.result.time.sleep", look)
+        assert job.get(timeout=WAIT_SECONDS) is None
+    second = tasks.Autocommit(pooler[1])
+    for _ in range(20):
+        app["note"].apply_async(session=second())
+    second.close()
+    for command in (["list"], ["stats"], ["tail", str(job.id)], ["purge"]):
+        assert CliRunner().invoke(group(lambda: app), ["jobs", *command]).exit_code == 0
+    with psycopg.connect(pooler[1], prepare_threshold=None, autocommit=True) as conn:
+        asked = "SELECT current_setting('statement_timeout'), (SELECT count(*) FROM pg_prepared_statements)"
+        assert {conn.execute(asked).fetchone() for _ in range(16)} == {("0", 0)}
 
 
 def test_a_listen_behind_a_pooler_is_noticed(pooler: tuple[Pooler, str], monkeypatch: pytest.MonkeyPatch) -> None:

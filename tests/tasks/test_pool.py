@@ -54,6 +54,27 @@ def test_error_gives_the_connection_back(direct: Pool) -> None:
         assert conn.execute("SELECT 1").fetchone() == (1,)
 
 
+@pytest.mark.parametrize("pooled", [False, True])
+def test_each_page_of_a_workers_sweep_is_a_transaction(
+    database_url: str, committed_db: Connection, monkeypatch: pytest.MonkeyPatch, *, pooled: bool
+) -> None:
+    app = make_app(database_url, committed_db)
+    app.task("note")(lambda: None)
+    job = app["note"].apply_async(expires=0)
+    committed_db.commit()
+
+    def broken(*_: object, **__: object) -> int:
+        raise RuntimeError
+
+    monkeypatch.setattr("tasks.sweep.workers.forget_silent_workers", broken)
+    with tasks.Worker(app, pooled=pooled) as worker:
+        with pytest.raises(RuntimeError):
+            worker.sweep()
+        with worker._pool.transaction() as conn:
+            assert conn.execute(TIME_OUTS).fetchone() == ("10s", "2s")
+    assert job.state == "REVOKED"
+
+
 def test_worker_behind_a_pooler_prepares_nothing(database_url: str, committed_db: Connection) -> None:
     app = make_app(database_url, committed_db)
     app.task("note")(lambda: None)

@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 Db = psycopg.Connection[Any]
 
 
+def test_a_sweep_inside_a_transaction_leaves_its_settings_alone(db: Db) -> None:
+    db.execute("SELECT set_config('lock_timeout', '3s', true)")
+    sweep(db, now=at(0))
+    shown = db.execute("SELECT current_setting('lock_timeout'), current_setting('statement_timeout')").fetchone()
+    assert shown == ("3s", "0")
+
+
 def test_an_expired_claim_goes_back_and_is_due_now(db: Db) -> None:
     held = enqueue_and_claim(db, lease_seconds=60.0)
     assert queue.sweep_expired(db, now=at(61)) == SweepCounts(requeued=1)
