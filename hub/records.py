@@ -60,7 +60,7 @@ EMPTY_OBJECT_ID = hashlib.sha256(b"").hexdigest()
 
 _MAX_CREATED_AT = 64
 _MAX_BRANCH = 255
-_BAD_BRANCH = re.compile(r"\\|\A\.|\.\Z|\.\.|//|\A/|/\Z")
+_BAD_BRANCH = re.compile(r"\\|\A\.|\.\Z|\.\.|//|/\./|\A/|/\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,8 @@ def check_time(value: str, field: str) -> str:
 def check_branch(name: object, field: str = "branch") -> str:
     """Return `name` if a branch may be called so.
 
-    1 to 255 characters; no backslash or control character; no leading, trailing or double dot or slash.
+    1 to 255 characters; no backslash or control character; no leading, trailing or double dot or slash, no segment
+    that is a dot: a client makes a file of it, and `a/./b` is the one of `a/b`.
     Raises Invalid naming `field`.
     """
     if not isinstance(name, str) or not 1 <= len(name) <= _MAX_BRANCH:
@@ -132,7 +133,7 @@ def check_branch(name: object, field: str = "branch") -> str:
     if _BAD_BRANCH.search(name) or any(unicodedata.category(character) in {"Cc", "Cs"} for character in name):
         raise Invalid(
             field,
-            "a branch name must not hold a backslash, a control character, «..» or «//», "
+            "a branch name must not hold a backslash, a control character, «..», «//» or «/./», "
             "nor begin or end with a dot or a slash",
         )
     return name
