@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+import msgpack
 import pytest
 from werkzeug.test import TestResponse
 
+from hub import records
 from hub.errors import TooMany
 from hub.rates import HEAVY_CALLS, MIB, Rates, cost_of
 from hub.settings import Settings
-from tests.hub.offers import refused
+from tests.hub.offers import Offer, commit, push, refused, snapshot
 from tests.hub.world import MUSE_ACCEPT, World
 
 pytestmark = pytest.mark.integration
@@ -31,14 +33,29 @@ def too_many(answer: TestResponse) -> None:
     assert 1 <= int(answer.headers["Retry-After"]) <= 60
 
 
-def test_push_of_twelve_thousand_objects_passes_with_the_defaults() -> None:
-    """The real client's 34 calls, its objects as large as it sends them inline."""
+def test_pushes_as_large_as_they_may_be_pass_with_the_defaults() -> None:
+    """The real client's 34 calls for 12,000 objects, as large as it sends them inline; ten such pushes in a minute."""
     calls = [("muse.refs", 0), ("muse.filter_objects", 12_000 * 66), ("muse.presign", 12_000 * 66)]
     calls += [("muse.push_objects", 400 * (64 * 1024 + 92))] * 30 + [("muse.push", 512 * MIB)]
     rates = Rates(**{name.removeprefix("rate_"): value for name, value in DEFAULTS.items()})
     for _ in range(10):
         for call, size in calls:
             rates.spend("token", "one", cost_of(call, size))
+
+
+def test_push_of_twelve_thousand_objects_passes_with_the_defaults(new_world: Callable[..., World]) -> None:
+    world = new_world(**DEFAULTS)
+    contents = {records.object_id(content): content for content in (b"%d" % number for number in range(12_000))}
+    tree = snapshot({f"{object_id[:2]}/{object_id}": object_id for object_id in contents})
+    missing = msgpack.unpackb(world.post("/filter-objects", {"object_ids": sorted(contents)}, muse=True).data)[
+        "missing"
+    ]
+    for start in range(0, len(missing), 400):
+        some = [{"object_id": item, "content": contents[item]} for item in missing[start : start + 400]]
+        answer = world.post("/push/objects", {"objects": some}, muse=True)
+        assert (answer.status_code, msgpack.unpackb(answer.data)["stored"]) == (200, 400)
+    answer = push(world, "muse", Offer([commit(tree)], [tree]))
+    assert answer.status_code == 200, answer.data
 
 
 def test_units_that_are_spent_come_back_with_the_next_minute_only() -> None:
