@@ -27,8 +27,8 @@ def orphan(world: World, history: History, tip: str) -> str:
 
 
 def packs(world: World) -> set[str]:
-    """The packs whose bytes lie in the archive."""
-    return {stat.key.rpartition("/")[2] for stat in world.archive.list("mpacks/")}
+    """The packs of the repository whose bytes lie in the archive."""
+    return {stat.key.rpartition("/")[2] for stat in world.archive.list(f"mpacks/{world.repository_id}/")}
 
 
 def marks(world: World) -> list[tuple[str, bool]]:

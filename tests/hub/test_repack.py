@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import hub.repack
 from hub.chores import REPACK
@@ -243,43 +246,54 @@ class TestRepack:
         assert fetch_mpack(world) == model(history, [tips[-1]])
 
 
-@pytest.mark.usefixtures("eager")
-@pytest.mark.parametrize("seed", range(4))
+numbers = itertools.count()
+PUSHES = st.tuples(
+    st.sampled_from(["main", "dev", "docs"]), st.sampled_from(["mpack", "muse"]), st.integers(0, 9),
+    st.dictionaries(st.sampled_from(["d/a", "d/b", "e/c", "f"]), st.integers(0, 9).map(b"%d".__mod__), max_size=3),
+)  # fmt: skip
+"""Branch, transport, which other branch is merged, and the tree."""
+STEPS = st.lists(PUSHES | PUSHES | st.sampled_from(["drain", "fold", "collect"]), min_size=4, max_size=24)
+
+
+@pytest.mark.slow
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(steps=STEPS, picks=st.lists(st.integers(0, 99), max_size=3))
 def test_random_histories_stay_exact_with_gc_and_repack_between(
-    world: World, history: History, monkeypatch: pytest.MonkeyPatch, seed: int
+    world: World, steps: list[Any], picks: list[int]
 ) -> None:
-    monkeypatch.setattr(hub.repack, "FOLD_MIN", 2)
-    chance = random.Random(seed)
+    slug, history = f"alice/random{next(numbers)}", History()
+    world.repository_id, world.base = world.repository(slug), f"/{slug}"
     tips: dict[str, str] = {}
 
-    def push() -> None:
-        branch = chance.choice(["main", "dev", "docs"])
-        parents = list(dict.fromkeys(chance.sample(sorted(tips.values()), min(len(tips), 1))))
-        if branch in tips:
-            parents = list(dict.fromkeys([tips[branch], *parents]))
-        files = {f"d{chance.randrange(3)}/f{chance.randrange(9)}": b"%d" % chance.randrange(99) for _ in range(4)}
+    def push(branch: str, transport: str, other: int, files: dict[str, bytes]) -> None:
+        merged = sorted(tips.values())[other % len(tips)] if tips else None
+        parents = dict.fromkeys(tip for tip in (tips.get(branch), merged) if tip)
         tip = history.commit(files, *parents)
-        pushed(chance.choice([world.push_mpack, world.push_muse])(history, tip, branch))
+        pushed((world.push_mpack if transport == "mpack" else world.push_muse)(history, tip, branch))
         tips[branch] = tip
 
-    steps: list[Callable[[], Any]] = [
-        push,
-        push,
-        push,
-        world.drain,
-        lambda: fold(world),
-        lambda: collect_at_once(world),
-    ]
-    push()
-    for _ in range(25):
-        chance.choice(steps)()
-    world.drain()
-    collect_at_once(world)
-    assert fetch_mpack(world) == model(history, tips.values())
-    known = chance.sample(sorted(history.commits), 3)
-    wanted = list(dict.fromkeys(tips.values()))
-    assert fetch_mpack(world, wanted, known) == model(history, wanted, known)
-    assert packs(world) == {row[0] for row in rows(world, "SELECT encode(mpack_id, 'hex') FROM hub.mpack")}
+    def stays_exact(have: list[str]) -> None:
+        wanted = list(dict.fromkeys(tips.values()))
+        assert fetch_mpack(world) == model(history, wanted)
+        if have:
+            assert fetch_mpack(world, wanted, have) == model(history, wanted, have)
+        named = rows(
+            world, "SELECT encode(mpack_id, 'hex') FROM hub.mpack WHERE repository_id = :id", id=world.repository_id
+        )
+        assert packs(world) == {mpack_id for (mpack_id,) in named}
+
+    do = {"drain": world.drain, "fold": lambda: fold(world), "collect": lambda: collect_at_once(world)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hub.repack, "FOLD_MIN", 2)
+        for step in steps:
+            if isinstance(step, str):
+                do[step]()
+            else:
+                push(*step)
+        world.drain()
+        collect_at_once(world)
+    if tips:
+        stays_exact([sorted(history.commits)[place % len(history.commits)] for place in picks])
 
 
 @pytest.mark.slow
