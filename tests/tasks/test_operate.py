@@ -115,7 +115,7 @@ def test_a_retry_adds_one_run_to_a_budget_that_is_not_spent(db: Db) -> None:
     assert (job.status, job.attempt_count, job.attempts_max) == ("pending", 1, 6)
 
 
-def test_a_retry_rings_and_shows_its_reason(db: Db) -> None:
+def test_a_retry_shows_its_reason(db: Db) -> None:
     held = failed(db)
     queue.retry_job(db, held.job_id, reason="fixed", now=at(3))
     assert [one.reason for one in operate.operations_of(db, held.job_id)] == ["fixed"]
