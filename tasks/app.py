@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, TypeVar, Unpack, cast, overload
 
 import psycopg
@@ -19,6 +20,7 @@ from tasks.task import P, Task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from datetime import timedelta
     from uuid import UUID
 
@@ -52,6 +54,7 @@ class App:
         self._database_url: str | None = None
         self._session: Callable[[], Session] | None = None
         self._current: Callable[[], Conn] | None = None
+        self._around: Callable[[], AbstractContextManager[object]] = nullcontext
         self.configure(**configuration)
 
     def __repr__(self) -> str:
@@ -62,7 +65,8 @@ class App:
 
         `database_url` (libpq URL or conninfo) is where workers and the command line connect. `session` makes
         a new SQLAlchemy session for each transactional task; the worker commits and closes it. `current`
-        returns the connection or session whose transaction `delay` enqueues in, e.g. `lambda: db.session`.
+        returns the connection or session whose transaction `delay` enqueues in, e.g. `lambda: db.session`. `around`
+        makes the context manager in which a worker runs each attempt, e.g. Flask's `app.app_context`.
         `keep` maps statuses to the seconds that ended jobs are kept, {"succeeded": 86400}; workers delete older
         ones, and what it does not name is kept as by default, 7 days for succeeded jobs, 30 for others.
         `eager=True`, for tests, makes `delay` run the task at once, see docs/how-to/test-your-tasks.md;
@@ -79,7 +83,7 @@ class App:
                 conninfo_to_dict(str(given["database_url"]))
             except psycopg.ProgrammingError:
                 raise ValueError("database_url must be like postgresql://user@host:5432/name") from None
-        for name in ("session", "current"):
+        for name in ("session", "current", "around"):
             if name in given and not callable(given[name]):
                 raise ValueError(f"{name} must be a function that returns one, e.g. lambda: db.session")
         if "keep" in given:
@@ -140,6 +144,10 @@ class App:
         if self._session is None:
             raise NotConfigured(f"app {self.name} has transactional tasks: call configure(session=…)")
         return self._session()
+
+    def around(self) -> AbstractContextManager[object]:
+        """Make what an attempt runs in: see `configure`."""
+        return self._around()
 
     def AsyncResult(self, id: UUID | str, *, session: Conn | None = None) -> AsyncResult:  # noqa: N802, A002  # Celery's
         """The handle of the job `id`; reads on a connection of its own, or in `session`."""

@@ -64,10 +64,13 @@ class Attempts:
 
     def _call(self, task: Task[..., Any], held: Held) -> tuple[Verdict, BaseException | None]:
         try:
-            if task.options.transactional:
-                return self._call_in_transaction(task, held), None
-            with running_in(None):
-                return Succeeded(self._invoke(task, held, None)), None
+            with self._app.around():
+                if task.options.transactional:
+                    verdict = self._call_in_transaction(task, held)
+                else:
+                    with running_in(None):
+                        verdict = Succeeded(self._invoke(task, held, None))
+            return verdict, None
         # SystemExit and KeyboardInterrupt too: what a task raises ends its attempt, never the worker.
         except BaseException as error:
             verdict = verdict_of(error, task, held.claim.attempts_max)

@@ -22,6 +22,7 @@ from tasks.payload import SECONDS_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from sqlalchemy.orm import Session
 
@@ -35,6 +36,7 @@ class Configuration(TypedDict, total=False):
     database_url: str | None
     session: Callable[[], Session] | None
     current: Callable[[], Conn] | None
+    around: Callable[[], AbstractContextManager[object]] | None
     keep: Mapping[str, float] | None
     eager: bool | None
     eager_propagates: bool | None

@@ -138,7 +138,7 @@ def test_malformed_database_url_is_refused_without_being_shown(app: tasks.App) -
     assert refusal.value.__cause__ is None
 
 
-@pytest.mark.parametrize("name", ["session", "current"])
+@pytest.mark.parametrize("name", ["session", "current", "around"])
 def test_a_session_in_the_place_of_a_function_is_refused(app: tasks.App, name: str) -> None:
     given: Any = {name: object()}
     with pytest.raises(ValueError, match=f"^{name} must be a function"):

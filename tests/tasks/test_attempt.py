@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -52,6 +53,47 @@ def notes(conn: Connection) -> list[str]:
 def run_one(app: tasks.App) -> list[str]:
     with tasks.Worker(app, concurrency=1) as worker:
         return [settled.outcome for settled in worker.once()]
+
+
+@pytest.mark.parametrize("transactional", [False, True])
+def test_each_attempt_runs_inside_what_the_app_was_configured_with(
+    app: tasks.App, committed_db: Connection, *, transactional: bool
+) -> None:
+    seen: list[str] = []
+
+    @contextmanager
+    def around() -> Iterator[None]:
+        seen.append("in")
+        try:
+            yield
+        finally:
+            seen.append("out")
+
+    @app.task("try", transactional=transactional, max_attempts=2, retry=tasks.Fixed(0))
+    def attempt() -> None:
+        seen.append("run")
+        if len(seen) < 3:
+            raise OSError
+
+    app.configure(around=around)
+    attempt.delay()
+    committed_db.commit()
+    assert [run_one(app), run_one(app)] == [["retry"], ["succeeded"]]
+    assert seen == ["in", "run", "out"] * 2
+
+
+def test_attempt_fails_when_what_it_runs_inside_cannot_be_made(app: tasks.App, committed_db: Connection) -> None:
+    @contextmanager
+    def around() -> Iterator[None]:
+        raise OSError("no context")
+        yield
+
+    app.task("never", max_attempts=1)(lambda: None)
+    app.configure(around=around)
+    job = app["never"].delay()
+    committed_db.commit()
+    assert run_one(app) == ["failed"]
+    assert job_row(committed_db, job.id)["last_error_code"] == "OS_ERROR"
 
 
 def test_rows_and_success_are_committed_together(app: tasks.App, committed_db: Connection) -> None:
