@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from tasks import queue
 from tasks.dedup import Dedup
 from tasks.errors import DuplicateJob, PayloadError
-from tasks.job import NewJob
+from tasks.job import Enqueued, NewJob
 from tests.tasks.rows import INDEX, PREBUILD, at, claim_one, endings, enqueue, enqueue_and_claim, new, status_of
 
 if TYPE_CHECKING:
@@ -140,6 +140,20 @@ def test_joining_a_job_that_has_failed_before_gives_it_a_full_budget_now(db: Db)
     assert (job.attempt_count, job.attempts_max) == (1, 3)
     assert (job.postpone_count, job.postpones_max) == (1, 2)
     assert job.available_at == at(5)
+
+
+@pytest.mark.parametrize("mode", ["once", "reject"])
+def test_the_duplicate_that_is_named_is_the_pending_one_of_the_same_task_and_key(db: Db, mode: Any) -> None:
+    done = enqueue_and_claim(db, dedup_key="k", dedup_mode="reject")
+    queue.finish_job(db, done.ref, now=at(2))
+    enqueue(db, INDEX, dedup_key="k")
+    enqueue(db, dedup_key="another")
+    first = enqueue(db, dedup_key="k").job_id
+    if mode == "once":
+        assert enqueue(db, dedup_key="k", dedup_mode="once") == Enqueued(first, "duplicate")
+    else:
+        with pytest.raises(DuplicateJob, match=str(first)):
+            enqueue(db, dedup_key="k", dedup_mode="reject")
 
 
 def test_mode_reject_raises_while_a_pending_job_has_the_key(db: Db) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
@@ -136,7 +137,30 @@ def test_only_a_job_at_an_end_that_is_no_success_can_be_retried(db: Db) -> None:
         queue.retry_job(db, uuid4(), reason="x")
 
 
+def test_what_people_did_is_told_in_its_order_and_the_last_of_it_counts(db: Db) -> None:
+    job_id = enqueue(db).job_id
+    for reason in ("first", "second", "third"):
+        operate.set_aside_job(db, job_id, reason=reason, now=at(9))
+        queue.retry_job(db, job_id, reason=f"after the {reason}", now=at(9))
+    queue.set_aside_job(db, job_id, reason="for good", now=at(9))
+    done = [(one.action, one.reason) for one in operate.operations_of(db, job_id)]
+    assert done[:2] == [("set_aside", "first"), ("retry", "after the first")]
+    assert done[-1] == ("set_aside", "for good")
+    assert why(db, job_id)[0].sentence.endswith(": for good")
+
+
+def test_a_queue_that_is_resumed_rings(committed_db: Db, connect: Callable[[], Db]) -> None:
+    listener = connect()
+    listener.autocommit = True
+    listener.execute("LISTEN tasks")
+    operate.pause_queue(committed_db, "slow")
+    operate.resume_queue(committed_db, "slow")
+    committed_db.commit()
+    assert [note.payload for note in listener.notifies(timeout=10, stop_after=1)] == ["slow"]
+
+
 def test_a_retry_whose_key_a_pending_job_has_is_refused_and_names_it(db: Db) -> None:
+    enqueue(db, dedup_key="another", priority=-1)
     held = failed(db, dedup_key="k")
     heir = enqueue(db, dedup_key="k", now=3).job_id
     with pytest.raises(DuplicateJob, match=str(heir)):

@@ -147,6 +147,9 @@ def test_changed_rhythm_begins_anew_and_leaves_the_old_version_alone(db: Connect
         new.tick(db, now=now)
     # 01:00 UTC is a nominal time of both: it has one job.
     assert nominal_times(db) == [hours(13), hours(14)]
+    for version, last in ((app, hours(13)), (newer, hours(14))):
+        (row,) = read_schedules(db, list(version.schedules.values()))
+        assert (row.last_nominal_at, row.skipped) == (last, 0)
 
 
 def test_scheduler_looks_again_only_when_something_may_be_due(db: Connection, app: tasks.App) -> None:

@@ -175,6 +175,19 @@ def test_registering_again_moves_last_seen_only(db: Db) -> None:
     assert workers.list_workers(db) == []
 
 
+def test_a_worker_that_registers_anew_shows_what_it_is_now(db: Db) -> None:
+    workers.register_worker(db, WorkerInfo("w", "old", 1, ["default"], ["gc"], "0.1"), now=at(0))
+    workers.register_worker(db, WorkerInfo("w", "new", 2, ["slow"], ["mail"], "0.2"), now=at(9))
+    (row,) = workers.list_workers(db)
+    assert (row.host, row.pid, row.queues, row.tasks, row.version) == ("new", 2, ["slow"], ["mail"], "0.2")
+
+
+def test_a_silent_workers_tasks_are_unknown_in_the_figures(db: Db) -> None:
+    workers.register_worker(db, WorkerInfo("w", "host", 1, ["default"], ["gc"]), now=at(0))
+    enqueue(db)
+    assert [queue.stats(db, now=at(now)).unknown for now in (59, 60)] == [0, 1]
+
+
 def test_the_figures_show_what_waits_and_should_not(db: Db) -> None:
     workers.register_worker(db, WorkerInfo("w", "host", 1, ["default"], ["gc"]), now=at(100))
     enqueue_and_claim(db, lease_seconds=60.0)

@@ -88,6 +88,33 @@ def test_of_many_blockers_one_is_named_and_the_others_are_counted(db: Db) -> Non
     assert reason.details["blockers"] == 3
 
 
+def test_what_has_come_and_gone_are_jobs_of_the_gates_tasks_in_its_scope(db: Db) -> None:
+    prebuild = enqueue(db, PREBUILD, scope="r", after_tasks=(INDEX,)).job_id
+    for task, scope in ((INDEX, "r"), ("gc", "r"), (INDEX, "other")):
+        queue.finish_job(db, enqueue_and_claim(db, task, scope=scope).ref, now=at(2))
+    enqueue(db, INDEX, scope="r")
+    assert only(db, prebuild, now=3).details["passed"] == 1
+
+
+def test_a_waiting_child_names_its_own_parent_and_a_failed_one_first(db: Db) -> None:
+    failed = enqueue_and_claim(db)
+    queue.fail_job(db, failed.ref, code="X", detail="x", retry_delays=None, now=at(2))
+    waiting, other = enqueue(db).job_id, enqueue(db).job_id
+    enqueue(db, parents=[other])
+    child = enqueue(db, parents=[waiting, failed.job_id], on_parent_failure="stay").job_id
+    reason = only(db, child, now=3)
+    assert (reason.rule, reason.details["parent_id"]) == ("PARENT_FAILED", str(failed.job_id))
+    queue.retry_job(db, failed.job_id, reason="again", now=at(3))
+    assert only(db, child, now=3).details["parent_id"] == str(waiting)
+
+
+def test_a_running_job_tells_its_own_lease(db: Db) -> None:
+    enqueue_and_claim(db, lease_seconds=500.0)
+    mine = enqueue_and_claim(db, lease_seconds=60.0)
+    enqueue_and_claim(db, lease_seconds=700.0)
+    assert only(db, mine.job_id, now=11).details["lease_left_seconds"] == 50
+
+
 def test_every_reason_is_given(db: Db) -> None:
     enqueue(db, INDEX, scope="r")
     job_id = enqueue(db, "unheard.of", scope="r", countdown=9.0, after_tasks=(INDEX,)).job_id
