@@ -31,7 +31,7 @@ TOO_MANY = f"The body has more than {ITEMS} values; ask in smaller parts."
 
 
 class CappedStream:
-    """The request's body; raises TooLarge when more than `limit` bytes come."""
+    """The request's body; raises TooLarge when more than `limit` bytes come, Invalid when it breaks off."""
 
     def __init__(self, stream: IO[bytes], limit: int, advice: str) -> None:
         self._stream = stream
@@ -41,7 +41,11 @@ class CappedStream:
 
     def read(self, size: int = CHUNK_BYTES, /) -> bytes:
         """Up to `size` bytes; none at the end only."""
-        chunk = self._stream.read(min(size, self._left + 1))
+        try:
+            chunk = self._stream.read(min(size, self._left + 1))
+        except OSError:
+            # The server's, for chunks that are none, or a connection that broke: the client's doing, not the hub's.
+            raise Invalid("body", "breaks off, or its chunks are not those of HTTP.") from None
         self._left -= len(chunk)
         if self._left < 0:
             raise TooLarge(f"The body is larger than {self._limit} bytes; {self._advice}")

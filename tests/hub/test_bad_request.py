@@ -268,6 +268,23 @@ def test_upload_shorter_than_its_length_is_refused(world: World) -> None:
         assert answer.status_code in (400, 422)
 
 
+class BrokenBody(io.BytesIO):
+    """As gunicorn hands on a body whose chunks are none: some bytes, then an OSError."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if chunk := super().read(size):
+            return chunk
+        raise OSError("Invalid chunk size: b'zz'")
+
+
+@pytest.mark.parametrize("path", [*MAPS, *STREAMS, "/releases", "/tags"])
+def test_body_that_breaks_off_is_refused(world: World, path: str) -> None:
+    chunked = {"wsgi.input_terminated": True, "CONTENT_LENGTH": ""}
+    with Unchanged(world):
+        for start in (b"", b"\x81", packed({"objects": []})):
+            refused(send(world, path, None, input_stream=BrokenBody(start), environ_overrides=chunked), 422, "body")
+
+
 def test_length_that_is_no_number_is_no_length(world: World) -> None:
     with Unchanged(world):
         answer = send(world, "/push/objects", b"", environ_overrides={"CONTENT_LENGTH": "many"})

@@ -103,11 +103,39 @@ def test_bomb_is_refused_in_little_memory(world: World, place: str, monkeypatch:
             assert peak < 3 * len(body) + 12 * MIB, f"{name}: {peak / MIB:.0f} MiB"
 
 
-def test_json_bomb_is_refused_in_little_memory(world: World) -> None:
-    body = b'{"want": [' + b"{}," * MIB + b"{}]}"
-    answer, peak = peak_of(world, "/fetch", body, "application/json")
-    refused(answer, 413, "values")
-    assert peak < 3 * len(body) + 12 * MIB
+MANY = MIB // 8
+JSON_BOMBS = {
+    "maps": b'{"want": [' + b"{}," * MANY + b"{}]}",
+    "numbers": b'{"want": [' + b"1," * MANY + b"1]}",
+    "deep lists": b'{"want": ' + b"[" * MANY + b"]" * MANY + b"}",
+    "deep maps": b'{"a":' * MANY + b"1" + b"}" * MANY,
+    "a long number": b'{"size": ' + b"9" * MANY + b"}",
+}
+JSON_ROUTES = [
+    "/fetch", "/negotiate", "/filter-objects", "/presign", "/push/mpack/presign", "/push/mpack", "/push/mpack/abort",
+    "/fetch/mpack", "/releases", "/tags",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", JSON_ROUTES)
+def test_json_bomb_is_refused_in_little_memory(world: World, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hub.wire.codec.ITEMS", 20_000)
+    with Unchanged(world):
+        for name, bomb in JSON_BOMBS.items():
+            answer, peak = peak_of(world, path, bomb, "application/json")
+            assert answer.status_code in (413, 422), (name, answer.data)
+            refused(answer, answer.status_code)
+            assert peak < 3 * len(bomb) + 2 * MIB, f"{name}: {peak / MIB:.1f} MiB"
+
+
+def test_json_bomb_is_too_large_for_the_api(world: World) -> None:
+    for bomb in JSON_BOMBS.values():
+        for method, path in (("POST", ""), ("PATCH", "/alice/data"), ("PUT", "/alice/data/collaborators/bob")):
+            answer = world.client.open(
+                f"/api/repositories{path}", method=method, data=bomb, content_type="application/json",
+                headers=world.headers(),
+            )  # fmt: skip
+            refused(answer, 413)
 
 
 @pytest.mark.parametrize("name", BOMBS)
