@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import psycopg
 from bench import claims, database, raw
 from bench.database import ROOT, Connection, counters
 from bench.processes import use_of
-from tasks import enqueue, operate, queue
+from tasks import App, enqueue, operate, queue
 from tasks.job import NewJob
 from tasks.pool import PLANNER
 
@@ -90,7 +90,7 @@ def rate(jobs: int, call: Callable[[], object]) -> float:
 
 
 def bench_enqueue(bench: Bench) -> None:
-    """One job a commit, and ten thousand, a thousand to a statement; both sides alike."""
+    """One job a commit, and ten thousand, a thousand to a statement; all sides alike."""
     conn, one, many = bench.conn, bench.size(500), bench.size(20_000)
 
     def enqueue_one_by_one() -> None:
@@ -99,29 +99,50 @@ def bench_enqueue(bench: Bench) -> None:
             conn.commit()
 
     def enqueue_bulk() -> None:
-        for begin in range(0, many, COMMIT):
-            numbers = range(begin, min(begin + COMMIT, many))
+        for numbers in _slices(range(many), COMMIT):
             queue.enqueue_jobs(conn, (NewJob("noop", {"args": [n], "kwargs": {}}) for n in numbers))
             conn.commit()
 
-    def insert_bulk() -> None:
-        for begin in range(0, many, COMMIT):
-            for start in range(begin, min(begin + COMMIT, many), enqueue.PAGE_SIZE):
-                raw.insert_many(conn, range(start, start + enqueue.PAGE_SIZE))
+    def apply_many() -> None:
+        for numbers in _slices(range(many), COMMIT):
+            noop.apply_many([(n,) for n in numbers], session=conn)
             conn.commit()
 
-    pairs: dict[str, tuple[int, Callable[[], object], Callable[[], object]]] = {
-        "enqueue_one_by_one": (one, enqueue_one_by_one, lambda: [raw.insert_one(conn, n) for n in range(one)]),
-        "enqueue_bulk": (many, enqueue_bulk, insert_bulk),
-    }
-    for what, (jobs, ours, bare) in pairs.items():
-        rates = []
-        for _ in range(RUNS):
-            database.bare_rows(conn, 0)
-            rates.append((rate(jobs, ours), rate(jobs, bare)))
-            database.empty(conn)
-        mine, theirs = (statistics.median(column) for column in zip(*rates, strict=True))
-        report(what, jobs=jobs, runs=RUNS, per_second=mine, bare_per_second=theirs, bare=mine / theirs)
+    def insert(page: Callable[[Connection, range], None]) -> Callable[[], None]:
+        def insert_bulk() -> None:
+            for numbers in _slices(range(many), COMMIT):
+                for part in _slices(numbers, enqueue.PAGE_SIZE):
+                    page(conn, part)
+                conn.commit()
+
+        return insert_bulk
+
+    noop = App("bench").task("noop")(lambda number: number)
+    one_by_one = {"ours": enqueue_one_by_one, "bare": lambda: [raw.insert_one(conn, n) for n in range(one)]}
+    bulk = {"ours": enqueue_bulk, "many": apply_many, "own": insert(raw.own_insert), "bare": insert(raw.insert_many)}
+    found = _interleaved(bench, one, one_by_one)
+    report("enqueue_one_by_one", jobs=one, runs=RUNS, per_second=found["ours"], bare_per_second=found["bare"],
+           bare=found["ours"] / found["bare"])  # fmt: skip
+    found = _interleaved(bench, many, bulk)
+    for what, mine in (("enqueue_bulk", found["ours"]), ("apply_many", found["many"])):
+        report(what, jobs=many, runs=RUNS, per_second=mine, own_per_second=found["own"],
+               bare_per_second=found["bare"], own=mine / found["own"], bare=mine / found["bare"])  # fmt: skip
+
+
+def _slices(numbers: range, size: int) -> Iterator[range]:
+    for begin in range(0, len(numbers), size):
+        yield numbers[begin : begin + size]
+
+
+def _interleaved(bench: Bench, jobs: int, sides: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    """Jobs a second of each side, the median of runs that take turns; each begins with empty tables."""
+    rates: dict[str, list[float]] = {what: [] for what in sides}
+    for _ in range(RUNS):
+        for what, side in sides.items():
+            database.bare_rows(bench.conn, 0)
+            database.empty(bench.conn)
+            rates[what].append(rate(jobs, side))
+    return {what: statistics.median(of) for what, of in rates.items()}
 
 
 def bench_drain(bench: Bench) -> None:

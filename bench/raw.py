@@ -1,21 +1,30 @@
-"""The two raw loops beside which the worker is measured, each on one psycopg connection, without a worker.
+"""The raw loops beside which the queue is measured, each on one psycopg connection, without a worker.
 
 `own_drain`: our own claim and finish statements in batches of 100, on a connection with the worker's planner settings.
 `bare_drain`: claim 100 and delete 100 on a table with nothing but an id, a number and a payload: no tokens, no history,
 no leases. Both are written as one writes them with psycopg: lists as parameters, a statement a step.
+
+`own_insert`: our own enqueue statement, a thousand rows of one kind, its parameters put together by hand: no check of
+any request, no results. `insert_many`: as many rows into the bare table, which is given two columns and has two
+indexes; a job is given 25 and enters three. Ids and payloads are the same in both.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+from itertools import islice
 
 import psycopg
 
 from bench.database import Connection
 from tasks import queue
-from tasks.ids import new_job_id
+from tasks.db import statement, uuid_array
+from tasks.ids import new_job_id, new_job_ids
+from tasks.job import NewJob
 from tasks.pool import PLANNER
+from tasks.request import kind_params
 
 BATCH = 100
 
@@ -45,20 +54,36 @@ def bare_drain(conn: Connection) -> int:
     return jobs
 
 
+def _payload(number: int) -> str:
+    return f'{{"args":[{number}],"kwargs":{{}}}}'
+
+
 def insert_one(conn: Connection, number: int) -> None:
     """One row, one commit."""
-    conn.execute("INSERT INTO bare (id, payload) VALUES (%s, %s)", (new_job_id(), f'{{"args": [{number}]}}'))
+    conn.execute("INSERT INTO bare (id, payload) VALUES (%s, %s)", (new_job_id(), _payload(number)))
     conn.commit()
 
 
 def insert_many(conn: Connection, numbers: range) -> None:
     """Many rows in one statement; the caller commits."""
-    ids = [new_job_id() for _ in numbers]
-    payloads = [f'{{"args": [{number}]}}' for number in numbers]
     conn.execute(
         "INSERT INTO bare (id, payload) SELECT i, p::jsonb FROM unnest(%s::uuid[], %s::text[]) AS g (i, p)",
-        (ids, payloads),
+        ([*islice(new_job_ids(), len(numbers))], [_payload(number) for number in numbers]),
     )
+
+
+def own_insert(conn: Connection, numbers: range) -> None:
+    """Many jobs in one statement; the caller commits."""
+    kind = kind_params(NewJob("noop", {"args": [], "kwargs": {}}))
+    params = {
+        "kinds": json.dumps([{**kind, "joins": 0, "kind": 0}]),
+        "kind_of": [0] * len(numbers),
+        "job_ids": uuid_array(islice(new_job_ids(), len(numbers))),
+        "payloads": "[" + ",".join([_payload(number) for number in numbers]) + "]",
+        "dedup_keys": json.dumps([None] * len(numbers)),
+        "now": None,
+    }
+    conn.execute(statement("enqueue_jobs"), params)
 
 
 class BareListener(threading.Thread):

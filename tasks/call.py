@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypedDict
 from uuid import UUID
 
 from tasks.errors import PayloadError
-from tasks.gates import stamp
 from tasks.job import DEDUP_MODES, PASS_RESULTS, NewJob
 from tasks.options import ATTEMPTS_MAX, LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, check_name, check_number
 from tasks.payload import check_instant, check_seconds, check_word
@@ -93,7 +93,7 @@ def new_job(task: Task[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
         scope=given.get("scope", ""),
         priority=given.get("priority", own.priority),
         tier=own.tier,
-        **stamp(own.gate),
+        **task.stamped,
         available_at=given.get("eta"),
         countdown=given.get("countdown"),
         lease_seconds=given.get("lease", own.lease),
@@ -115,14 +115,22 @@ def _dedup(
 
     A job with parents waits for them, so it cannot join one that does not: the task's own key is left out.
     """
-    try:
-        bound = task.parameters.bind(*_PASSED[given.get("pass_results", "none")], *args, **kwargs)
-    except TypeError as error:
-        raise TypeError(f"{task.name}: {error}") from None
+    passed = _PASSED[given.get("pass_results", "none")]
+    _check_fit(task, len(passed) + len(args), tuple(kwargs))
     key, own = given.get("dedup_key"), task.options.dedup
     if key is None and own is not None and not (given.get("parents") and own.mode == "join"):
+        bound = task.parameters.bind(*passed, *args, **kwargs)
         bound.apply_defaults()
         key = own.key(given.get("scope", ""), bound.arguments)
     if key is None and "mode" in given:
         raise PayloadError("mode", "means nothing without dedup_key= or the task's dedup=")
     return key, given.get("mode", own.mode if own is not None else "join")
+
+
+@lru_cache(1024)
+def _check_fit(task: Task[..., Any], positional: int, keywords: tuple[str, ...]) -> None:
+    """Raise TypeError unless the function takes so many positional arguments and these keywords, whatever they are."""
+    try:
+        task.parameters.bind(*(None,) * positional, **dict.fromkeys(keywords))
+    except TypeError as error:
+        raise TypeError(f"{task.name}: {error}") from None

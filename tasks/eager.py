@@ -13,7 +13,8 @@ from tasks.context import Context, Request, running_in
 from tasks.errors import JobCancelled, JobFailed, JobNotFound
 from tasks.ids import new_job_id
 from tasks.options import refuse
-from tasks.payload import encode, new_job_params
+from tasks.payload import encode
+from tasks.request import new_job_params
 from tasks.result import REVOKED, AsyncResult
 from tasks.verdict import Failed, Postponed, Quarantined, Verdict, verdict_of
 

@@ -16,9 +16,10 @@ from psycopg.rows import tuple_row
 
 from tasks.db import Conn, cursor, pipeline, rows, savepoint, statement, together, uuid_array
 from tasks.errors import DuplicateJob, PayloadError
-from tasks.ids import new_job_id
+from tasks.ids import new_job_ids
 from tasks.job import Enqueued, NewJob
-from tasks.payload import check_instant, kind_params, own_params
+from tasks.payload import check_instant
+from tasks.request import kind_params, own_params
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -78,7 +79,8 @@ def enqueue_jobs(conn: Conn, new: Iterable[NewJob], *, now: datetime | None = No
     """
     at = check_instant("now", now)
     kinds: dict[Hashable, _Params] = {}
-    pages = _pages(_checked(one, kinds) for one in new)
+    ids = new_job_ids()
+    pages = _pages(_checked(one, one.job_id or next(ids), kinds) for one in new)
     first, second = next(pages, []), next(pages, None)
     if second is None:
         # A child must not be seen without its parents.
@@ -110,7 +112,7 @@ def _send(conn: Conn, requests: list[_Request], now: datetime | None) -> list[Ca
     return sent
 
 
-def _checked(new: NewJob, kinds: dict[Hashable, _Params]) -> _Request:
+def _checked(new: NewJob, job_id: UUID, kinds: dict[Hashable, _Params]) -> _Request:
     common = (*_COMMON(new), tuple(new.after_tasks), len(new.parents), new.dedup_key is None)
     same = (common, *map(type, common))  # equal is not the same: True == 1
     try:
@@ -119,7 +121,6 @@ def _checked(new: NewJob, kinds: dict[Hashable, _Params]) -> _Request:
             kind = kinds[same] = kind_params(new)
     except TypeError:  # what cannot be hashed is no value of any field: this names it
         kind = kind_params(new)
-    job_id = new.job_id or new_job_id()
     if job_id in new.parents:
         raise PayloadError("parents", "must not name the job itself")
     return _Request(job_id, kind, *own_params(new), new.parents)
@@ -136,7 +137,7 @@ def _send_page(conn: Conn, page: list[_Request], now: datetime | None) -> Callab
     params = {
         "kinds": json.dumps(kinds, default=datetime.isoformat),
         "kind_of": "{" + ",".join([str(numbers[id(request.kind)]) for request in merged]) + "}",
-        "job_ids": uuid_array(request.job_id for request in merged),
+        "job_ids": uuid_array([request.job_id for request in merged]),
         "payloads": "[" + ",".join([request.payload for request in merged]) + "]",
         "dedup_keys": json.dumps([request.key for request in merged]),
         "now": now,

@@ -22,7 +22,8 @@ from tasks import queue
 from tasks.cron import EPOCH, Cron, Every, Rhythm
 from tasks.db import Conn, cursor, statement
 from tasks.options import check_number
-from tasks.payload import check_instant, new_job_params
+from tasks.payload import check_instant
+from tasks.request import new_job_params
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

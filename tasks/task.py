@@ -11,9 +11,10 @@ from tasks.call import APPLY_OPTIONS, CallOptions, new_job
 from tasks.context import Context, Request
 from tasks.declared import TaskOptions
 from tasks.eager import run_now
+from tasks.gates import stamp
 from tasks.options import check_name, refuse
 from tasks.result import AsyncResult
-from tasks.signature import Before, Signature
+from tasks.signature import Signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -48,6 +49,7 @@ class Task(Generic[P, R]):
         if options.dedup is not None and (unknown := set(options.dedup.by) - set(signature.parameters)):
             raise ValueError(f"{name}: dedup= names {min(unknown)!r}, which is no parameter of the function")
         self.parameters = signature
+        self.stamped = stamp(options.gate)
         self.__name__ = getattr(function, "__name__", name)
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
@@ -106,19 +108,19 @@ class Task(Generic[P, R]):
         session: Conn | None = None,
         **options: Unpack[CallOptions],
     ) -> list[AsyncResult]:
-        """Enqueue many jobs in one statement. Returns their results in order.
+        """Enqueue many jobs, a thousand in a statement; all of them or none. Returns their results in order.
 
         Each call is a list or tuple of positional arguments, a mapping of keyword arguments, or a signature of
         this task, whose own options go before `options`. Requests with one dedup key join each other, too.
-        Raises as `apply_async` does, before anything is enqueued.
+        Raises as `apply_async` does; then nothing is enqueued.
         """
         self.check_options(options)
-        signatures = [self._signature_of(call, options) for call in calls]
+        # All of them now: what makes the calls may need the connection.
+        made = [self._arguments_of(call, options) for call in calls]
         if self.app.eager:
-            return [signature.apply_async(session=session) for signature in signatures]
-        news = [signature.new_job(Before()) for signature in signatures]
+            return [self.apply_async(args, kwargs, session=session, **given) for args, kwargs, given in made]
         conn = session if session is not None else self.app.current_session()
-        return [self._result(enqueued) for enqueued in jobs.enqueue_jobs(conn, news)]
+        return [self._result(enqueued) for enqueued in jobs.enqueue_jobs(conn, (new_job(self, *one) for one in made))]
 
     def s(self, *args: Any, **kwargs: Any) -> Signature:
         """A signature: these arguments, behind what a chain or chord passes on."""
@@ -147,15 +149,18 @@ class Task(Generic[P, R]):
     def _result(self, enqueued: Enqueued) -> AsyncResult:
         return AsyncResult(enqueued.job_id, app=self.app, task=self.name, outcome=enqueued.outcome)
 
-    def _signature_of(self, call: Any, options: Mapping[str, Any]) -> Signature:
+    def _arguments_of(
+        self, call: Any, options: Mapping[str, Any]
+    ) -> tuple[Sequence[Any], Mapping[str, Any], Mapping[str, Any]]:
+        """Arguments, keyword arguments and options of one call of many."""
+        if isinstance(call, list | tuple):
+            return call, {}, options
         if isinstance(call, Signature):
             if call.task is not self:
                 raise ValueError(f"{self.name}.apply_many: {call!r} is a call of another task")
-            return call.clone(**{**options, **call.options})
+            return call.args, call.kwargs, {**options, **call.options}
         if isinstance(call, Mapping):
-            return Signature(self, (), call, **options)
-        if isinstance(call, list | tuple):
-            return Signature(self, call, **options)
+            return (), call, options
         raise TypeError(f"{self.name}.apply_many: {call!r} is neither a list, a tuple, a mapping nor a signature")
 
     def new_job(

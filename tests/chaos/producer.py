@@ -6,7 +6,6 @@ import random
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -79,7 +78,7 @@ class Producer:
             new = after.new_job(scope=scope)
         else:
             # One at a time of its scope, and only after the last job that this producer knows of.
-            new = replace(single.new_job(scope=scope), limit_key=scope, limit_max=1, parents=self._last)
+            new = single.new_job(scope=scope)._replace(limit_key=scope, limit_max=1, parents=self._last)
         made = queue.enqueue_job(conn, new)
         conn.execute(ACCEPT, (made.job_id, made.outcome))
         conn.commit()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.dedup import Dedup
 from tasks.errors import PayloadError, Retry, error_code
-from tasks.ids import new_job_id
+from tasks.ids import new_job_id, new_job_ids
 from tasks.payload import ERROR_CHARACTERS_MAX, clean_error
 from tasks.retry import Exponential, Fixed, Schedule
 
@@ -136,3 +138,10 @@ def test_ids_are_version_7_and_ordered_by_time(monkeypatch: pytest.MonkeyPatch) 
     assert {made.version for made in ids} == {7}
     assert {made.variant for made in ids} == {"specified in RFC 4122"}
     assert ids == sorted(ids)
+
+
+def test_ids_of_one_call_are_distinct_and_ordered() -> None:
+    ids = list(islice(new_job_ids(), 5000))
+    assert len(set(ids)) == 5000
+    assert [made.int >> 64 for made in ids] == sorted(made.int >> 64 for made in ids)
+    assert {(made.version, made.variant) for made in ids} == {(7, "specified in RFC 4122")}

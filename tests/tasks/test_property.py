@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -92,7 +91,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         if mode == "reject":
             copies = 1
-        self._enqueue([replace(new, priority=priority + n) for n in range(copies)])
+        self._enqueue([new._replace(priority=priority + n) for n in range(copies)])
 
     @rule(
         picks=st.lists(PICK, min_size=1, max_size=3), policy=st.sampled_from(["cancel", "run", "stay"]),
@@ -113,7 +112,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(pick=PICK)
     def enqueue_beside_a_running_job_of_the_same_key(self, pick: int) -> None:
         running = [job for job in self.model.jobs.values() if job.status == "running" and job.key]
-        self._enqueue([replace(running[pick % len(running)].new, dedup_mode="join")])
+        self._enqueue([running[pick % len(running)].new._replace(dedup_mode="join")])
 
     def _enqueue(self, requests: list[NewJob]) -> None:
         """All of them in one call; the model takes them one by one."""
