@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -16,11 +17,18 @@ from hub import records
 
 LARGE_BYTES = 65_536
 BATCH_OBJECTS = 400
+TOO_LARGE = 413
+PAGES = re.compile(r"has (\d+) pages")
 HEADERS = {"Accept": "application/x-msgpack, application/json", "Content-Type": "application/x-msgpack"}
 
 
 class Refused(Exception):
-    """The hub said no: status and sentence."""
+    """The hub said no."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(f"HTTP {status}: {sentence}")
+        self.status = status
+        self.sentence = sentence
 
 
 class Muse:
@@ -54,12 +62,12 @@ class Muse:
             "objects": [],
         }
         if self._ask("POST", "push", {"bundle": bundle, "branch": "main", "force": False})["ok"] is not True:
-            raise Refused("the push was rejected")
+            raise Refused(200, "the push was rejected")
 
     def clone(self, folder: Path) -> None:
-        """Fetch everything, verify each object, write the files of main."""
+        """Fetch everything, in parts if it is too large, verify each object, write the files of main."""
         heads = self._ask("GET", "refs")["branch_heads"]
-        got = self._ask("POST", "fetch", {"want": list(heads.values()), "have": []})
+        got = self._fetch(list(heads.values()))
         contents = {item["object_id"]: item["content"] for item in got["objects"]}
         for object_id, data in contents.items():
             if hashlib.sha256(data).hexdigest() != object_id:
@@ -70,6 +78,29 @@ class Muse:
             target = folder / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(contents[object_id])
+
+    def _fetch(self, want: list[str]) -> dict[str, list[dict[str, Any]]]:
+        try:
+            return self._ask("POST", "fetch", {"want": want, "have": []})
+        except Refused as refused:
+            if refused.status != TOO_LARGE:
+                raise
+        whole: dict[str, list[dict[str, Any]]] = {"commits": [], "snapshots": [], "objects": []}
+        part = {"commits": want}
+        while part["commits"]:
+            asked = {"want": want, "have": [item["commit_id"] for item in whole["commits"]]}
+            try:
+                part = self._ask("POST", "-/parts/fetch", asked)
+                parts = [part]
+            except Refused as refused:
+                found = PAGES.search(refused.sentence)
+                if found is None:
+                    raise
+                parts = [self._ask("POST", f"-/page/{n + 1}/fetch", asked) for n in range(int(found[1]))]
+            for part in parts:
+                for name, items in whole.items():
+                    items.extend(part[name])
+        return whole
 
     def _send(self, batch: list[str], contents: dict[str, bytes]) -> None:
         self._ask("POST", "push/objects", {"objects": [{"object_id": i, "content": contents[i]} for i in batch]})
@@ -87,7 +118,7 @@ class Muse:
                 raw = answer.read()
         except urllib.error.HTTPError as error:
             with error:
-                raise Refused(f"HTTP {error.code}: {error.read()[:200].decode()}") from None
+                raise Refused(error.code, error.read()[:200].decode()) from None
         self.received += len(raw)
         found: dict[str, Any] = msgpack.unpackb(raw)
         return found

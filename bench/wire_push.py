@@ -53,9 +53,12 @@ class Pushes:
         self._sent: list[int] = []
         self.url = ""
 
-    def measure(self, meter: Meter, folder: Path) -> None:
-        """Print a line for each kind of push, and how long it takes then until clones are ready."""
-        if self._world.pushes == 1:
+    def measure(self, meter: Meter, folder: Path, *, once: bool) -> None:
+        """Print a line for each kind of push, and how long it takes then until clones are ready.
+
+        `once`: a single push, from a ready pack.
+        """
+        if self._world.pushes == 1 and not once:
             self._from_working_copy(meter, folder / f"muse-{self._world.name}")
         packs = [worlds.pack(commits) for commits in self._world.steps()]
 
@@ -69,7 +72,7 @@ class Pushes:
                     head = packed.head
 
         meter.measure(
-            f"push by mpack, {READY}", push, prepare=self._prepare, runs=RUNS,
+            f"push by mpack, {READY}", push, prepare=self._prepare, runs=1 if once else RUNS,
             bytes_up=lambda: sum(self._sent), pushes=len(packs),
         )  # fmt: skip
         with self._remote() as remote:
@@ -117,10 +120,11 @@ def opened(supervisor: Supervisor) -> Iterator[Session]:
     engine.dispose()
 
 
-def push_by_git(meter: Meter, world: worlds.World, root: Path, address: str) -> str:
+def push_by_git(meter: Meter, world: worlds.World, root: Path, address: str, *, once: bool) -> str:
     """Print a line for each kind of push to the git server of `root`; the address that the ready pack went to."""
-    working_copies.git(world.commits, root / "loose")
-    _push_by_git(meter, WORKING_COPY, root, "loose", address)
+    if not once:
+        working_copies.git(world.commits, root / "loose")
+        _push_by_git(meter, WORKING_COPY, root, "loose", address)
     wire_git.make(world.commits, root / "ready")
     return _push_by_git(meter, READY, root, "ready", address)
 

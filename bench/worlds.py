@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import tempfile
 from dataclasses import dataclass
@@ -52,6 +53,11 @@ class World:
     def tree(self) -> dict[str, bytes]:
         """What a clone must hold."""
         return self.commits[-1].tree
+
+    @functools.cached_property
+    def objects(self) -> dict[str, bytes]:
+        """Every object of the history, by id."""
+        return {records.object_id(data): data for commit in self.commits for data in commit.changed.values()}
 
     def steps(self) -> list[list[Commit]]:
         """The commits of each push."""
