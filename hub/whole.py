@@ -71,9 +71,14 @@ def find_pack(services: Services, session: Session, repository_id: UUID, mpack_i
     place = services.cache, cache_key(repository_id, mpack_id)
     if _is_there(place):
         return place
-    live = exists().where(Mpack.repository_id == repository_id, Mpack.mpack_id == mpack_id, Mpack.state == "live")
     place = services.archive, archive_key(repository_id, mpack_id)
-    return place if session.scalar(select(live)) and _is_there(place) else None
+    return place if is_live(session, repository_id, mpack_id) and _is_there(place) else None
+
+
+def is_live(session: Session, repository_id: UUID, mpack_id: str) -> bool:
+    """Whether the archive's pack may be given out: it is none that was staged only, folded, or set aside."""
+    live = exists().where(Mpack.repository_id == repository_id, Mpack.mpack_id == mpack_id, Mpack.state == "live")
+    return bool(session.scalar(select(live)))
 
 
 def _is_there(place: Place) -> bool:

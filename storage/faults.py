@@ -17,7 +17,7 @@ T = TypeVar("T")
 Hook = Callable[[str, str, str], None]
 """Called as hook(op, key, phase)."""
 OPERATIONS = (
-    "put", "get", "get_range", "head", "delete", "list", "copy",
+    "put", "get", "open_range", "get_range", "head", "delete", "list", "copy",
     "create_upload", "put_part", "list_parts", "complete_upload", "abort_upload", "list_uploads",
 )  # fmt: skip
 """What can fail. Presigning asks nobody, so it never does."""
@@ -99,6 +99,9 @@ class FaultyStore(Store):
 
     def get(self, key: str) -> Body:
         return self._run("get", key, lambda: self._store.get(key), breaks=_break_body)
+
+    def open_range(self, key: str, offset: int, length: int) -> Body:
+        return self._run("open_range", key, lambda: self._store.open_range(key, offset, length), breaks=_break_body)
 
     def get_range(self, key: str, offset: int, length: int) -> bytes:
         return self._run("get_range", key, lambda: self._store.get_range(key, offset, length))

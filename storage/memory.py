@@ -104,12 +104,12 @@ class MemoryStore(Store):
         found = self._object(key)
         return Body(key, _ShortReads(found.content), found.stat.size, found.stat.etag)
 
-    def get_range(self, key: str, offset: int, length: int) -> bytes:
+    def open_range(self, key: str, offset: int, length: int) -> Body:
         check_range(offset, length)
         found = self._object(key)
         if offset + length > found.stat.size:
             raise OutOfRange(key)
-        return found.content[offset : offset + length]
+        return Body(key, _ShortReads(found.content[offset : offset + length]), length, found.stat.etag)
 
     def head(self, key: str) -> Stat:
         return self._object(key).stat

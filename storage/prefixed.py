@@ -37,8 +37,8 @@ class Prefixed(Store):
     def get(self, key: str) -> Body:
         return self._store.get(self._whole(key))
 
-    def get_range(self, key: str, offset: int, length: int) -> bytes:
-        return self._store.get_range(self._whole(key), offset, length)
+    def open_range(self, key: str, offset: int, length: int) -> Body:
+        return self._store.open_range(self._whole(key), offset, length)
 
     def head(self, key: str) -> Stat:
         return self._own(self._store.head(self._whole(key)))

@@ -199,18 +199,19 @@ class S3Store(Store):
             answer = self._client.get_object(Bucket=self._bucket, Key=key)
         return Body(key, _Stream(key, answer["Body"]), answer["ContentLength"], answer["ETag"].strip('"'))
 
-    def get_range(self, key: str, offset: int, length: int) -> bytes:
+    def open_range(self, key: str, offset: int, length: int) -> Body:
         check_range(offset, length)
         with _mapped(check_key(key)):
             answer = self._client.get_object(
                 Bucket=self._bucket, Key=key, Range=f"bytes={offset}-{offset + length - 1}"
             )
-        with Body(key, _Stream(key, answer["Body"]), answer["ContentLength"]) as body:
-            if answer["ResponseMetadata"]["HTTPStatusCode"] != 206:
-                raise StorageError(key, "the store ignored the range")
-            if body.size != length:
-                raise OutOfRange(key)
-            return read_up_to(body, length)
+        body = Body(key, _Stream(key, answer["Body"]), answer["ContentLength"], answer["ETag"].strip('"'))
+        if answer["ResponseMetadata"]["HTTPStatusCode"] == 206 and body.size == length:
+            return body
+        body.close()
+        if answer["ResponseMetadata"]["HTTPStatusCode"] != 206:
+            raise StorageError(key, "the store ignored the range")
+        raise OutOfRange(key)
 
     def head(self, key: str) -> Stat:
         with _mapped(check_key(key)):

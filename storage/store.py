@@ -161,9 +161,14 @@ class Store(Protocol):
         """Open the object. Raises NotFound."""
         ...
 
-    def get_range(self, key: str, offset: int, length: int) -> bytes:
-        """Return exactly `length` (at least 1) bytes from `offset`. Raises NotFound; OutOfRange if there are fewer."""
+    def open_range(self, key: str, offset: int, length: int) -> Body:
+        """Open exactly `length` (at least 1) bytes from `offset`. Raises NotFound; OutOfRange if there are fewer."""
         ...
+
+    def get_range(self, key: str, offset: int, length: int) -> bytes:
+        """Return the bytes that `open_range` opens, as one."""
+        with self.open_range(key, offset, length) as body:
+            return read_up_to(body, length)
 
     def head(self, key: str) -> Stat:
         """Describe the object. Raises NotFound."""
@@ -225,10 +230,7 @@ class Store(Protocol):
         ...
 
     def list_uploads(self, prefix: str = "") -> Iterator[OpenUpload]:
-        """Yield the unfinished uploads whose key begins with `prefix`, in any order.
-
-        SeaweedFS tells the first 1,000 only: who ends those sees the next.
-        """
+        """Yield the unfinished uploads whose key begins with `prefix`, in any order; of SeaweedFS the first 1,000."""
         ...
 
 
@@ -243,7 +245,5 @@ def read_up_to(reader: Reader, size: int) -> bytes:
 
 def check_range(offset: int, length: int) -> None:
     """Raise ValueError for a range that is none."""
-    if offset < 0:
-        raise ValueError("offset must not be negative")
-    if length < 1:
-        raise ValueError("length must be at least 1")
+    if offset < 0 or length < 1:
+        raise ValueError(f"a range of {length} bytes from {offset} is none: offset at least 0, length at least 1")

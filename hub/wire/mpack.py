@@ -137,8 +137,8 @@ def fetch(owner: str, slug: str) -> Response:
         "default_branch": repository.default_branch or "main",
         "expires_at": None,
     }
-    if fetched.mpack_id is not None:
-        where = download_from(repository.repository_id, fetched.mpack_id, fetched.place)
+    if fetched.mpack_id is not None and fetched.place is not None:
+        where = download_from(repository.repository_id, fetched.mpack_id, fetched.size, fetched.place)
         said |= {"url": where.url, "expires_at": where.expires_at.isoformat()}
     return answer(said)
 

@@ -18,7 +18,8 @@ from storage import Upload
 
 UPLOAD = "upload"
 PART = "part"
-DOWNLOAD = "download"
+DOWNLOAD = "stored-download"
+ARCHIVE, CACHE = "archive", "cache"
 
 
 def upload_to(repository_id: UUID, mpack_id: str, size: int) -> Upload:
@@ -46,16 +47,18 @@ def part_to(repository_id: UUID, mpack_id: str, upload_id: str, number: int, siz
     return Upload("PUT", f"{request.host_url}-/parts/{token}", {}, datetime.now(UTC) + expires)
 
 
-def download_from(repository_id: UUID, mpack_id: str, place: Place | None) -> Upload:
-    """Where the client gets a pack: straight from where it lies, else here."""
+def download_from(repository_id: UUID, mpack_id: str, size: int, place: Place) -> Upload:
+    """Where the client gets a pack of `size` bytes: straight from where it lies, else here."""
     services = hub().services
+    store, key = place
     expires = timedelta(seconds=services.settings.download_seconds)
-    if services.settings.presign and place is not None:
-        store, key = place
+    if services.settings.presign:
         presigned = store.presign_get(key, expires=expires)
         if presigned is not None:
             return presigned
-    token = _serializer(services.settings, DOWNLOAD).dumps([str(repository_id), mpack_id])
+    # It says where the pack lies: a client comes many times with it, for a range each.
+    role = CACHE if store is services.cache else ARCHIVE
+    token = _serializer(services.settings, DOWNLOAD).dumps([str(repository_id), mpack_id, size, role])
     return Upload("GET", f"{request.host_url}-/downloads/{token}", {}, datetime.now(UTC) + expires)
 
 
@@ -73,11 +76,11 @@ def read_part(token: str) -> tuple[UUID, str, str, int, int]:
     return UUID(repository_id), str(mpack_id), str(upload_id), int(number), int(size)
 
 
-def read_download(token: str) -> tuple[UUID, str]:
-    """(repository, pack) that a download URL is for. Raises Missing for a forged or expired one."""
+def read_download(token: str) -> tuple[UUID, str, int, str]:
+    """(repository, pack, size, role of its store) of a download URL. Raises Missing for a forged or expired one."""
     settings = hub().services.settings
-    repository_id, mpack_id = _load(token, DOWNLOAD, settings.download_seconds)
-    return UUID(repository_id), str(mpack_id)
+    repository_id, mpack_id, size, role = _load(token, DOWNLOAD, settings.download_seconds)
+    return UUID(repository_id), str(mpack_id), int(size), str(role)
 
 
 def _serializer(settings: Settings, purpose: str) -> URLSafeTimedSerializer:

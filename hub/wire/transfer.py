@@ -5,22 +5,22 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator
+from uuid import UUID
 
 from flask import Blueprint, Response, request
 from werkzeug.exceptions import RequestedRangeNotSatisfiable
 
 from hub.errors import Invalid, Missing
-from hub.keys import staging_key
-from hub.whole import find_pack
+from hub.keys import archive_key, cache_key, staging_key
+from hub.whole import is_live
 from hub.wire.codec import CHUNK_BYTES, answer, body
 from hub.wire.context import hub
-from hub.wire.signed import read_download, read_part, read_upload
-from storage import DigestMismatch, NotFound, Store
+from hub.wire.signed import CACHE, read_download, read_part, read_upload
+from storage import Body, DigestMismatch, NotFound
 from storage.store import read_up_to
 
 wire = Blueprint("transfer", __name__, url_prefix="/-")
 RANGE = re.compile(r"bytes=([0-9]{1,19})-([0-9]{0,19})")
-PIECE_BYTES = 4 * 1024 * 1024
 
 
 @wire.put("/uploads/<token>")
@@ -57,32 +57,36 @@ def part(token: str) -> Response:
 
 @wire.get("/downloads/<token>")
 def download(token: str) -> Response:
-    """Send the pack that this URL is for, whole or from a byte on."""
-    repository_id, mpack_id = read_download(token)
-    with hub().services.sessions() as session:
-        place = find_pack(hub().services, session, repository_id, mpack_id)
-    if place is None:
-        raise Missing("This pack is not here any more; ask for a new URL.")
-    store, key = place
-    size = store.head(key).size
-    headers = {"Accept-Ranges": "bytes", "Content-Length": str(size), "ETag": f'"{mpack_id}"'}
+    """Send the pack that this URL is for, whole or a range of it. A set-aside pack is not sent."""
+    repository_id, mpack_id, size, role = read_download(token)
     asked = RANGE.fullmatch(request.headers.get("Range", ""))
-    if asked is None:
-        # Without a Range, or with one of a form that is not served, the whole is the answer.
-        return Response(_whole(store, key), 200, headers, content_type="application/octet-stream")
-    first, last = int(asked[1]), min(int(asked[2] or size), size - 1)
+    # Without a Range, or with one of a form that is not served, the whole is the answer.
+    first, last = (int(asked[1]), min(int(asked[2] or size), size - 1)) if asked else (0, size - 1)
     if first > last:
         raise RequestedRangeNotSatisfiable(size, description=f"The pack has {size} bytes; ask for bytes within it.")
-    headers["Content-Length"] = str(last - first + 1)
-    headers["Content-Range"] = f"bytes {first}-{last}/{size}"
-    return Response(_pieces(store, key, first, last), 206, headers, content_type="application/octet-stream")
+    body = _open(repository_id, mpack_id, role, first, last)
+    headers = {"Accept-Ranges": "bytes", "Content-Length": str(body.size), "ETag": f'"{mpack_id}"'}
+    if asked:
+        headers["Content-Range"] = f"bytes {first}-{last}/{size}"
+    response = Response(_pieces(body), 206 if asked else 200, headers, content_type="application/octet-stream")
+    response.call_on_close(body.close)
+    return response
 
 
-def _whole(store: Store, key: str) -> Iterator[bytes]:
-    with store.get(key) as found:
-        yield from found
+def _pieces(body: Body) -> Iterator[bytes]:
+    with body:
+        yield from body
 
 
-def _pieces(store: Store, key: str, first: int, last: int) -> Iterator[bytes]:
-    for start in range(first, last + 1, PIECE_BYTES):
-        yield store.get_range(key, start, min(PIECE_BYTES, last + 1 - start))
+def _open(repository_id: UUID, mpack_id: str, role: str, first: int, last: int) -> Body:
+    services = hub().services
+    try:
+        if role == CACHE:
+            return services.cache.open_range(cache_key(repository_id, mpack_id), first, last + 1 - first)
+        with services.sessions() as session:
+            live = is_live(session, repository_id, mpack_id)
+        if live:
+            return services.archive.open_range(archive_key(repository_id, mpack_id), first, last + 1 - first)
+    except NotFound:
+        pass
+    raise Missing("This pack is not here any more; ask for a new URL.")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from itsdangerous import TimestampSigner
 from werkzeug.test import TestResponse
 
+from hub.wire.signed import DOWNLOAD, UPLOAD
 from storage import FaultyStore, MemoryStore, Unavailable
 from tests.hub.offers import Offer, Unchanged, commit, push, refused, snapshot
 from tests.hub.views import footprint
@@ -226,7 +227,9 @@ def test_forged_url_is_refused(world: World, history: History, where: str) -> No
         *(token[:place] + ("A" if token[place] != "A" else "B") + token[place + 1 :] for place in (10, 20, -9)),
         "x",
         ".",
-        TimestampSigner("y" * 32, salt=f"packhouse.{where[:-1]}").sign(token.rsplit(".", 2)[0]).decode(),
+        TimestampSigner("y" * 32, salt=f"packhouse.{UPLOAD if where == 'uploads' else DOWNLOAD}")
+        .sign(token.rsplit(".", 2)[0])
+        .decode(),
     ]
     with Unchanged(world):
         for item in forged:

@@ -10,7 +10,7 @@ from hub import fetch_body
 from hub.keys import archive_key, cache_key
 from hub.work import PREBUILD
 from tests.hub.offers import refused
-from tests.hub.views import cached, fetch_mpack, jobs, model, pushed_mpacks, rows
+from tests.hub.views import cached, fetch_mpack, jobs, model, pushed_mpacks
 from tests.hub.world import History, World
 
 pytestmark = pytest.mark.integration
@@ -67,9 +67,11 @@ def test_clone_is_built_again_when_the_pack_is_gone_from_the_archive(world: Worl
     (mpack_id,) = pushed_mpacks(world)
     with world.archive.get(archive_key(world.repository_id, mpack_id)) as body:
         raw = b"".join(body)
-    rows(world, "SELECT 1")
+    url = world.post("/fetch/mpack", {}).get_json()["url"]
+    assert world.client.get(url, headers={"Range": "bytes=5-"}).data == raw[5:]
     with world.hub.services.sessions.begin() as session:
         session.connection().exec_driver_sql("UPDATE hub.mpack SET state = 'quarantined'")
+    refused(world.client.get(url), 404, "ask for a new URL")
     refused(world.post("/fetch/mpack", {}), 503)
     assert jobs(world, PREBUILD, "pending")
     assert world.push_bytes(mpack_id, raw, tip).status_code == 200

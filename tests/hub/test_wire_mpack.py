@@ -399,8 +399,8 @@ class TestDownload:
 
     def test_head_tells_the_size(self, world: World, history: History) -> None:
         url, whole = self.url(world, history)
-        answer = world.client.head(url)
-        assert (answer.status_code, answer.headers["Content-Length"]) == (200, str(len(whole)))
+        with world.client.head(url) as answer:
+            assert (answer.status_code, answer.headers["Content-Length"]) == (200, str(len(whole)))
 
     def test_pack_that_is_gone_is_not_found(self, world: World, history: History) -> None:
         url, _ = self.url(world, history)

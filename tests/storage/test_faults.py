@@ -79,16 +79,17 @@ class TestScript:
         [
             lambda store: store.put("1", b"x"),
             lambda store: store.get("1"),
+            lambda store: store.open_range("1", 0, 1),
             lambda store: store.get_range("1", 0, 1),
             lambda store: store.head("1"),
             lambda store: store.delete("1"),
             lambda store: store.list(),
         ],
-        ids=["put", "get", "get_range", "head", "delete", "list"],
+        ids=["put", "get", "open_range", "get_range", "head", "delete", "list"],
     )
     @pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.ANSWER_LOST])
     def test_every_operation_fails_when_told(self, call: Callable[[FaultyStore], object], fault: Fault) -> None:
-        operations = ["put", "get", "get_range", "head", "delete", "list"]
+        operations = ["put", "get", "open_range", "get_range", "head", "delete", "list"]
         store = FaultyStore(ten_of(MemoryStore()), script=[(op, fault) for op in operations])
         with pytest.raises(Unavailable):
             call(store)

@@ -167,6 +167,16 @@ class TestRead:
         store.put("k", b"0123456789")
         assert store.get_range("k", offset, length) == b"0123456789"[offset : offset + length]
 
+    def test_range_is_opened_in_bounded_chunks_and_can_be_given_up(self, store: Store) -> None:
+        store.put("k", LARGE)
+        with store.open_range("k", 5, len(LARGE) - 9) as body:
+            assert body.size == len(LARGE) - 9
+            chunks = list(body)
+        assert b"".join(chunks) == LARGE[5:-4]
+        assert max(map(len, chunks)) <= CHUNK_BYTES
+        with store.open_range("k", 5, len(LARGE) - 9) as body:
+            assert body.read(3) == LARGE[5:8]
+
     def test_range_over_the_parts_of_a_large_object_is_exact(self, store: Store) -> None:
         store.put("k", LARGE)
         assert store.get_range("k", PART_BYTES - 5, 10) == LARGE[PART_BYTES - 5 : PART_BYTES + 5]
