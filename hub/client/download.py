@@ -17,11 +17,13 @@ from hub.client.ranges import RANGE_BYTES, NoRanges, Ranges, is_range
 class Download:
     """A pack on its way into a file. `receive` may be called again, with a new link, after LinkRefused.
 
-    A large pack comes in ranges over several connections, where the server knows ranges. What has arrived stays:
-    what was cut is continued by a range request.
+    A large pack comes in ranges over several connections, where that is wanted (`several`) and the server knows
+    ranges. What has arrived stays: what was cut is continued by a range request.
     """
 
-    def __init__(self, http: Http, path: Path, mpack_id: str, size: int, progress: Progress) -> None:
+    def __init__(
+        self, http: Http, path: Path, mpack_id: str, size: int, progress: Progress, *, several: bool = True
+    ) -> None:
         self.mpack_id = mpack_id
         self._http = http
         self._path = path
@@ -29,7 +31,7 @@ class Download:
         self._progress = progress
         self._digest = hashlib.sha256()
         self._done = 0
-        self._ranges = Ranges(http, path, size, progress) if size > RANGE_BYTES else None
+        self._ranges = Ranges(http, path, size, progress) if several and size > RANGE_BYTES else None
 
     def receive(self, url: str, patience: Patience) -> None:
         """Fetch what is still missing and check the whole.

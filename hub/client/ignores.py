@@ -8,10 +8,12 @@ import stat
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-
-from pathspec import GitIgnoreSpec
+from typing import TYPE_CHECKING
 
 from hub.client.errors import BadInput
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
 RULES_BYTES_MAX = 1024 * 1024
 DOMAIN_DEFAULT = "code"
@@ -92,6 +94,8 @@ def _domain(root: Path) -> str:
 
 
 def _parsed(lines: Iterable[str], shown: str) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # a clone imports this module, too, and reads no rules
+
     try:
         return GitIgnoreSpec.from_lines(lines)
     except ValueError:

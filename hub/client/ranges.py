@@ -19,8 +19,11 @@ from hub.client.patience import Patience
 from hub.client.progress import Progress
 
 RANGE_BYTES = 8 * MIB
+"""The least that is asked for at once. Large packs come in larger ranges: each costs the server some milliseconds."""
+RANGE_BYTES_MAX = 64 * MIB
 CONNECTIONS = 4
-SHOW_SECONDS = 0.2
+RANGES = 2 * CONNECTIONS
+SHOW_SECONDS = 0.1
 CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
 
 
@@ -54,7 +57,8 @@ class Ranges:
         self._progress = progress
         self._digest = hashlib.sha256()
         self._hashed = 0
-        self._arrived = [0] * -(-size // RANGE_BYTES)
+        self._range_bytes = max(RANGE_BYTES, min(size // RANGES, RANGE_BYTES_MAX))
+        self._arrived = [0] * -(-size // self._range_bytes)
         self._stopped = threading.Event()
 
     def receive(self, url: str, patience: Patience) -> str:
@@ -69,12 +73,12 @@ class Ranges:
         try:
             waiting = deque(
                 (number, pool.submit(self._fetch, url, number, descriptor))
-                for number in range(self._hashed, len(self._arrived))
+                for number in range(self._hashed // self._range_bytes, len(self._arrived))
             )
             while waiting:
                 number, fetching = waiting.popleft()
                 try:
-                    self._await(fetching)
+                    self._await(fetching, descriptor)
                 except (NoAnswer, Refused) as error:
                     # Only real headway renews the patience, or a server could drip for ever.
                     if sum(self._arrived) >= renewed_at + MIB:
@@ -87,27 +91,32 @@ class Ranges:
                         if ended.done() and ended.exception() is not None:
                             waiting[place] = again, pool.submit(self._fetch, url, again, descriptor)
                 else:
-                    self._hash(number, descriptor)
+                    self._hash(descriptor)
         finally:
             self._stopped.set()
             pool.shutdown(wait=True, cancel_futures=True)
             os.close(descriptor)
         return self._digest.hexdigest()
 
-    def _await(self, fetching: Future[None]) -> None:
+    def _await(self, fetching: Future[None], descriptor: int) -> None:
         while True:
             try:
                 fetching.result(SHOW_SECONDS)
             except TimeoutError:
-                self._progress.at(sum(self._arrived))
+                self._hash(descriptor)
             else:
                 return
 
-    def _hash(self, number: int, descriptor: int) -> None:
-        start, end = self._bounds(number)
-        for offset in range(start, end, MIB):
-            self._digest.update(os.pread(descriptor, min(MIB, end - offset), offset))
-        self._hashed = number + 1
+    def _hash(self, descriptor: int) -> None:
+        """Let the digest follow to the first gap."""
+        while self._hashed < self._size:
+            number = self._hashed // self._range_bytes
+            arrived = self._bounds(number)[0] + self._arrived[number] - self._hashed
+            if arrived == 0:
+                break
+            piece = os.pread(descriptor, min(MIB, arrived), self._hashed)
+            self._digest.update(piece)
+            self._hashed += len(piece)
         self._progress.at(sum(self._arrived))
 
     def _fetch(self, url: str, number: int, descriptor: int) -> None:
@@ -132,4 +141,4 @@ class Ranges:
             raise NoAnswer(f"The download ended at {start} of {self._size} bytes; try again.")
 
     def _bounds(self, number: int) -> tuple[int, int]:
-        return number * RANGE_BYTES, min(self._size, (number + 1) * RANGE_BYTES)
+        return number * self._range_bytes, min(self._size, (number + 1) * self._range_bytes)

@@ -156,7 +156,11 @@ class Remote:
             check_link(self._address, offer.url)
             if download is None or download.mpack_id != offer.mpack_id:
                 path.unlink(missing_ok=True)
-                download = Download(self._calls.http, path, offer.mpack_id, offer.size, self._calls.progress)
+                # Where the hub sends the pack itself, each connection would take a thread of it.
+                several = not offer.url.startswith(f"{self._address.origin}/")
+                download = Download(
+                    self._calls.http, path, offer.mpack_id, offer.size, self._calls.progress, several=several
+                )
             self._calls.progress.begin("Downloading", offer.size, "bytes")
             try:
                 download.receive(offer.url, self._calls.patience())

@@ -2,7 +2,8 @@ import io
 
 from rich.console import Console
 
-from hub.client.progress import Silent, TerminalProgress, open_progress
+from hub.client.bars import TerminalProgress
+from hub.client.progress import Silent, open_progress
 
 
 def drawn(console: Console) -> str:

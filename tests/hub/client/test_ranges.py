@@ -1,4 +1,5 @@
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,13 @@ def _small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"hub.client.{module}.RANGE_BYTES", 2 * MIB)
 
 
+def store(server: ScriptedServer) -> str:
+    """The server under a name that is not the hub's."""
+    return server.root.replace("127.0.0.1", "localhost")
+
+
 def offer_of(server: ScriptedServer) -> PackOffer:
-    return PackOffer(DIGEST, f"{server.root}/pack", len(DATA), {"main": "a" * 64}, "main")
+    return PackOffer(DIGEST, f"{store(server)}/pack", len(DATA), {"main": "a" * 64}, "main")
 
 
 def asked_ranges(server: ScriptedServer) -> list[str]:
@@ -35,6 +41,26 @@ def test_large_pack_comes_in_ranges(server: ScriptedServer, remote: Remote, tmp_
     assert (tmp_path / "pack").read_bytes() == DATA
     bounds = [(start, min(start + 2 * MIB, len(DATA)) - 1) for start in range(0, len(DATA), 2 * MIB)]
     assert asked_ranges(server) == sorted(f"bytes={start}-{last}" for start, last in bounds)
+
+
+def test_larger_pack_comes_in_larger_ranges(
+    server: ScriptedServer, remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "RANGE_BYTES", MIB)
+    server.on("GET", "/pack", Reply(200, DATA, ranged=True))
+    remote.download(offer_of(server), tmp_path / "pack")
+    assert (tmp_path / "pack").read_bytes() == DATA
+    assert len(asked_ranges(server)) == ranges.RANGES + 1
+
+
+def test_pack_that_the_hub_sends_itself_comes_in_one_piece(
+    server: ScriptedServer, remote: Remote, tmp_path: Path
+) -> None:
+    server.on("GET", "/pack", Reply(200, DATA, ranged=True))
+    remote.download(replace(offer_of(server), url=f"{server.root}/pack"), tmp_path / "pack")
+    assert (tmp_path / "pack").read_bytes() == DATA
+    assert len(server.asked_for("/pack")) == 1
+    assert asked_ranges(server) == []
 
 
 def test_ranges_come_over_several_connections_at_once(
@@ -95,7 +121,7 @@ def test_expired_link_is_renewed_and_no_range_is_fetched_twice(
     monkeypatch.setattr(ranges, "CONNECTIONS", 1)
     server.on("GET", "/pack", *[Reply(200, DATA, ranged=True)] * 2, Reply(403, b""))
     server.on("GET", "/fresh", Reply(200, DATA, ranged=True))
-    fresh = {"mpack_id": DIGEST, "url": f"{server.root}/fresh", "size": len(DATA), "tips": {"main": "a" * 64}}
+    fresh = {"mpack_id": DIGEST, "url": f"{store(server)}/fresh", "size": len(DATA), "tips": {"main": "a" * 64}}
     server.on("POST", "fetch/mpack", answer(fresh))
     remote.download(offer_of(server), tmp_path / "pack")
     assert (tmp_path / "pack").read_bytes() == DATA
@@ -119,7 +145,7 @@ def test_answer_that_is_not_the_range_is_refused(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(ranges, "CONNECTIONS", 1)
     server.on("GET", "/pack", reply)
-    fresh = {"mpack_id": DIGEST, "url": f"{server.root}/pack", "size": len(DATA), "tips": {"main": "a" * 64}}
+    fresh = {"mpack_id": DIGEST, "url": f"{store(server)}/pack", "size": len(DATA), "tips": {"main": "a" * 64}}
     server.on("POST", "fetch/mpack", answer(fresh))
     with pytest.raises(error):
         remote.download(offer_of(server), tmp_path / "pack")
