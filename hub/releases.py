@@ -26,6 +26,8 @@ RELEASE_TAG = re.compile(
 _BAD_TEXT = re.compile("[\0\ud800-\udfff]")
 CHANNELS = ("stable", "beta", "alpha", "nightly")
 RECORD_BYTES = 1024 * 1024
+LIST_BYTES = 32 * 1024 * 1024
+"""Records in one list; the Muse client reads no answer above 64 MiB, and a changelog may have 500 entries."""
 TEXT_MAX = 512
 """Characters of an id, a tag or a time; titles and bodies are bounded by the record."""
 
@@ -65,7 +67,7 @@ def create_release(session: Session, repository_id: UUID, record: Mapping[str, A
 
 
 def list_releases(session: Session, repository_id: UUID, *, channel: str | None, drafts: bool) -> list[dict[str, Any]]:
-    """The releases as they were sent, newest first. Raises Invalid for an unknown channel."""
+    """The releases as they were sent, newest first, up to LIST_BYTES. Raises Invalid for an unknown channel."""
     if channel is not None and channel not in CHANNELS:
         raise Invalid("channel", f"must be one of {', '.join(CHANNELS)}.")
     query = select(Release.record).where(Release.repository_id == repository_id)
@@ -73,8 +75,16 @@ def list_releases(session: Session, repository_id: UUID, *, channel: str | None,
         query = query.where(Release.channel == channel)
     if not drafts:
         query = query.where(Release.is_draft.is_(False))
-    rows = session.scalars(query.order_by(Release.released_at.desc(), Release.tag.desc()))
-    return [msgpack.unpackb(record) for record in rows]
+    newest = query.order_by(Release.released_at.desc(), Release.tag.desc()).execution_options(yield_per=20)
+    found: list[dict[str, Any]] = []
+    size = 0
+    with session.scalars(newest) as records:
+        for record in records:
+            size += len(record)
+            if size > LIST_BYTES:
+                break
+            found.append(msgpack.unpackb(record))
+    return found
 
 
 def delete_release(session: Session, repository_id: UUID, tag: str) -> None:

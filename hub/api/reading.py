@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from flask import request
 
 from hub.errors import Invalid
-from hub.wire.codec import body, is_unicode
+from hub.wire.codec import is_unicode, read_whole
 
 BODY_BYTES = 64 * 1024
 """Cap of a body: no call needs more than a few hundred bytes."""
@@ -21,11 +21,7 @@ def read_object(*fields: str) -> dict[str, Any]:
 
     Raises Invalid for anything else and TooLarge above BODY_BYTES.
     """
-    stream = body(BODY_BYTES)
-    chunks = []
-    while chunk := stream.read():
-        chunks.append(chunk)
-    raw = b"".join(chunks)
+    raw = read_whole(BODY_BYTES)
     try:
         data = json.loads(raw, object_pairs_hook=_unique, parse_constant=_no_number) if raw.strip() else {}
     except (ValueError, RecursionError):

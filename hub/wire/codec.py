@@ -88,16 +88,18 @@ def answer_ids(name: str, ids: bytes | bytearray) -> Response:
     return Response(chunks(), content_type=MSGPACK)
 
 
+def read_whole(limit: int) -> bytes:
+    """The request's body. Raises TooLarge above `limit` bytes, Invalid when it breaks off."""
+    stream = body(limit)
+    return b"".join(iter(stream.read, b""))
+
+
 def read_map(limit: int = SMALL_BYTES) -> dict[str, Any]:
     """The request's body as a map with text keys: msgpack or JSON, by its Content-Type.
 
     Raises Invalid for anything else and TooLarge above `limit` bytes.
     """
-    stream = body(limit)
-    chunks = []
-    while chunk := stream.read():
-        chunks.append(chunk)
-    raw = b"".join(chunks)
+    raw = read_whole(limit)
     try:
         data = _from_json(raw) if request.mimetype == JSON else _from_msgpack(raw)
     except (ValueError, RecursionError, msgpack.UnpackException) as error:

@@ -195,6 +195,15 @@ def test_lease_that_holds_lets_the_push_through(world: World) -> None:
     assert push(world, "mpack", fresh).status_code == 200
 
 
+def test_lease_holds_where_the_branch_has_the_new_head_already(world: World) -> None:
+    """The answer was lost, and the next try packs anew: without what has arrived by now."""
+    offer = plain()
+    offer.options = {"expected_head": None}
+    assert push(world, "mpack", offer).status_code == 200
+    offer.contents = []
+    assert push(world, "mpack", offer).status_code == 200
+
+
 def test_head_that_is_not_the_packs_is_refused(world: World) -> None:
     offer = plain()
     offer.head = NOWHERE

@@ -67,6 +67,13 @@ def test_releases_are_listed_newest_first(world: World, tip: str) -> None:
     assert [item["tag"] for item in listed(world)] == ["v1.2.0+build", "1.2.0-beta.1", "v1.2.0"]
 
 
+def test_a_list_is_one_that_the_client_reads(world: World, tip: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for patch in range(5):
+        assert create(world, release(tip, f"v1.2.{patch}", semver=None, body="x" * 1000)).status_code == 201
+    monkeypatch.setattr("hub.releases.LIST_BYTES", 5000)
+    assert [item["tag"] for item in listed(world)] == ["v1.2.4", "v1.2.3", "v1.2.2"]
+
+
 def test_a_channel_is_taken_from_the_tag_when_none_is_sent(world: World, tip: str) -> None:
     create(world, release(tip, "1.2.0-beta.1", channel=""))
     create(world, release(tip))
