@@ -11,7 +11,7 @@ import click
 
 from tasks.console import Load, as_json_option, log_level_option, seconds, start_log
 from tasks.errors import NotConfigured
-from tasks.options import CONCURRENCY_MAX, GRACE_SECONDS, PROCESSES_MAX
+from tasks.options import CONCURRENCY_MAX, GRACE_SECONDS, POLL_SECONDS, PROCESSES_MAX, SWEEP_SECONDS
 
 OPTIONS = (
     click.option(
@@ -43,12 +43,12 @@ OPTIONS = (
     ),
     click.option(
         "--poll",
-        default=2.0,
+        default=POLL_SECONDS,
         show_default=True,
         type=seconds,
         help="Longest pause in seconds between two looks for jobs.",
     ),
-    click.option("--sweep", default=15.0, show_default=True, type=seconds, help="Seconds between two sweeps."),
+    click.option("--sweep", default=SWEEP_SECONDS, show_default=True, type=seconds, help="Seconds between two sweeps."),
     click.option("--worker-id", metavar="NAME", help="Name in the list of workers. [host:pid:random]"),
     click.option(
         "--listen/--no-listen",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHANNEL = "tasks"
+"""The statements' NOTIFY channel; a payload is the name of a queue that has a job to run now."""
 LOOK_SECONDS = 0.5
 """How often the thread looks whether it is to stop."""
 PROBE_SECONDS = 15.0

@@ -24,6 +24,8 @@ TIER_MAX = 3600
 TIME_LIMIT_MAX = 30 * 24 * 3600.0
 CONCURRENCY_MAX = 256
 PROCESSES_MAX = 64
+POLL_SECONDS = 2.0
+SWEEP_SECONDS = 15.0
 GRACE_SECONDS = 25.0
 """What running tasks have to end in; below the 30 seconds after which most platforms send SIGKILL."""
 PRIORITY_MIN, PRIORITY_MAX = -32768, 32767

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 __all__ = [
-    "CHANNEL",
     "LIVE_SECONDS",
     "Failure",
     "attempts_of",
@@ -65,8 +64,6 @@ LIVE_SECONDS = 60.0
 """A worker that has not been seen for so long counts as gone, in reports only."""
 COUNTED_MAX = 500_000
 """In a larger table the jobs that have succeeded are estimated: counting them would take longer than people wait."""
-CHANNEL = "tasks"
-"""The NOTIFY channel; a payload is the name of a queue that has a job to run now."""
 _RELEASED: dict[str, Outcome] = {"pending": "released", "failed": "failed", "cancelled": "superseded"}
 
 

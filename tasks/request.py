@@ -7,8 +7,8 @@ from uuid import UUID
 
 from tasks.errors import PayloadError
 from tasks.job import DEDUP_MODES, PARENT_POLICIES, PASS_RESULTS
+from tasks.options import ATTEMPTS_MAX, PRIORITY_MAX, PRIORITY_MIN
 from tasks.payload import (
-    ATTEMPTS_MAX,
     KEY_BYTES_MAX,
     NAME_BYTES_MAX,
     PARENTS_MAX,
@@ -46,7 +46,7 @@ def kind_params(new: NewJob) -> dict[str, Any]:
         "task": check_text("task", new.task, NAME_BYTES_MAX),
         "queue": check_text("queue", new.queue, NAME_BYTES_MAX),
         "scope": check_text("scope", new.scope, SCOPE_BYTES_MAX, empty=True),
-        "priority": check_whole("priority", new.priority, -32768, 32767),
+        "priority": check_whole("priority", new.priority, PRIORITY_MIN, PRIORITY_MAX),
         "tier": check_seconds("tier", new.tier),
         "available_at": check_instant("available_at", new.available_at),
         "countdown": _countdown(new),

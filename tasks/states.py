@@ -44,10 +44,6 @@ class Ending(StrEnum):
     QUARANTINED = "QUARANTINED"
 
 
-FREE_ENDINGS = frozenset({Ending.RELEASED})
-"""Attempts that ended so are given back to the budget."""
-
-
 @dataclass(frozen=True, slots=True)
 class Move:
     """One arrow. `statement` names the one SQL file that makes it; `ending` is how the attempt is closed."""

@@ -19,6 +19,7 @@ from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from tasks.listener import Listener
+from tasks.options import POLL_SECONDS, SWEEP_SECONDS
 from tasks.pool import DATABASE_AWAY, NOT_MIGRATED, what_is_missing
 from tasks.signals import StopSignals
 from tasks.verdict import describe
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 2.0
 POLL_SECONDS_MIN = 0.2
-SWEEP_SECONDS = 15.0
 HEARTBEAT_SECONDS = 0.25
 """How often the worker looks which leases are past a third; the shortest lease is one second."""
 PERIODIC_SECONDS = 0.5

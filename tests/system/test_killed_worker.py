@@ -17,8 +17,8 @@ import pytest
 
 from hub.work import INDEX
 from storage import Prefixed, S3Settings, S3Store
+from tasks.options import SWEEP_SECONDS
 from tasks.queue import attempts_of, list_jobs
-from tasks.timers import SWEEP_SECONDS
 from tests.hub.world import History, World
 from tests.system.gateway import Gateway
 
