@@ -56,6 +56,35 @@ def test_every_end_of_a_run_gives_its_place_back(db: Db, way: str) -> None:
     check_invariants(db)
 
 
+def test_a_place_that_comes_free_rings_for_the_first_in_order_and_for_nobody_else(
+    committed_db: Db, connect: Callable[[], Db]
+) -> None:
+    held = [claim_one(committed_db) for key in ("k", "other") for _ in limited(committed_db, 1, key=key)]
+    first, second = limited(committed_db, 2, now=1)
+    urgent = limited(committed_db, 1, now=2, priority=1)[0]
+    others = limited(committed_db, 1, key="other")[0]
+    assert claim(committed_db, now=3, limit=9) == []
+    committed_db.commit()
+    listener = connect()
+    listener.autocommit = True
+    listener.execute("LISTEN tasks")
+    queue.finish_job(committed_db, held[0].ref, now=at(4))
+    committed_db.commit()
+    assert [note.payload for note in listener.notifies(timeout=10, stop_after=1)] == ["default"]
+    lanes = [queue.get_job(committed_db, job_id).lane for job_id in (urgent, first, second, others)]
+    assert lanes == ["unchecked", "parked", "parked", "parked"]
+    assert claim_one(committed_db, now=5).job_id == urgent
+
+
+def test_the_sweep_frees_nothing_that_is_still_held(db: Db) -> None:
+    enqueue(db, INDEX, scope="r")
+    limited(db, 2)
+    gated = enqueue(db, PREBUILD, scope="r", after_tasks=(INDEX,)).job_id
+    assert len(claim(db, tasks=["gc", PREBUILD], limit=9)) == 1
+    assert sweep(db, now=at(2)).unparked == 0
+    assert queue.get_job(db, gated).lane == "parked"
+
+
 def test_a_zombie_never_gives_a_place_back_twice(db: Db) -> None:
     """Case 3, twenty times over."""
     limited(db, 30, attempts_max=1)
