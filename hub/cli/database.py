@@ -21,29 +21,36 @@ from hub.errors import HubError, Missing
 from hub.models.base import driver_url
 from hub.models.repository import find_repository
 from hub.settings import SettingsError, environment
+from storage import StorageError
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
 @contextmanager
-def transaction() -> Iterator[Session]:
-    """One transaction in the database named by DATABASE_URL.
+def explained() -> Iterator[None]:
+    """End the program with a sentence and status 1 for what the hub refuses, or a server it needs fails at."""
+    try:
+        yield
+    except HubError as error:
+        fail(error.sentence)
+    except StorageError as error:
+        fail(f"The object store does not do its part: {error}")
+    except OperationalError:
+        fail("The database does not answer; is DATABASE_URL right, and the server up?")
+    except ProgrammingError:
+        fail("The database lacks the hub's tables; run `packhouse migrate`.")
 
-    Ends the program with a sentence and status 1 for what the hub refuses, and when the database does not answer.
-    """
+
+@contextmanager
+def transaction() -> Iterator[Session]:
+    """One transaction in the database named by DATABASE_URL; errors as in `explained`."""
     database_url = environment().get("DATABASE_URL")
     if not database_url:
         raise SettingsError("DATABASE_URL must be set (see README, «Settings»)")
     engine = create_engine(driver_url(database_url))
     try:
-        with Session(engine, expire_on_commit=False) as session, session.begin():
+        with explained(), Session(engine, expire_on_commit=False) as session, session.begin():
             yield session
-    except HubError as error:
-        fail(error.sentence)
-    except OperationalError:
-        fail("The database does not answer; is DATABASE_URL right, and the server up?")
-    except ProgrammingError:
-        fail("The database lacks the hub's tables; run `packhouse migrate`.")
     finally:
         engine.dispose()
 

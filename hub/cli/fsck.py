@@ -11,8 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from hub.cli.database import as_json, fail
-from storage import StorageError
+from hub.cli.database import as_json, explained, fail
 
 if TYPE_CHECKING:
     from hub.fsck.findings import Finding
@@ -33,11 +32,9 @@ def fsck(path: str | None, *, repair: bool, no_bytes: bool, as_json: bool) -> No
     from hub.app import create_app  # Flask and the models: not for `--help`
 
     found = cast("Hub", create_app().extensions["packhouse"])
-    try:
+    with explained():
         findings, checked = _check(found, path, with_bytes=not no_bytes)
         said = [_mended(found, finding, repair=repair) for finding in findings]
-    except StorageError as error:
-        fail(f"The object store does not do its part: {error}")
     if as_json:
         click.echo(json.dumps({"repositories": checked, "findings": said}))
     else:
@@ -45,7 +42,8 @@ def fsck(path: str | None, *, repair: bool, no_bytes: bool, as_json: bool) -> No
             mended = f" [{item['repaired']}]" if item.get("repaired") else ""
             click.echo(f"{item['repository']}: {item['finding']} {item['subject']}: {item['detail']}.{mended}")
             click.echo(f"    {item['meaning']}.")
-        click.echo(f"{checked} repositories checked, {len(said)} findings.")
+        noun = "repository" if checked == 1 else "repositories"
+        click.echo(f"{checked} {noun} checked, {len(said)} finding{'' if len(said) == 1 else 's'}.")
     if said:
         sys.exit(1)
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
-from hub.cli.database import as_json, fail
-from storage import StorageError
+from hub.cli.database import as_json, explained
 
 if TYPE_CHECKING:
     from hub.wire.context import Hub
@@ -26,10 +25,8 @@ def gc(*, dry_run: bool, as_json: bool) -> None:
     from hub.gc import collect
 
     services = cast("Hub", create_app().extensions["packhouse"]).services
-    try:
+    with explained():
         counts = collect(services, dry_run=dry_run).counts()
-    except StorageError as error:
-        fail(f"The object store does not do its part: {error}")
     if as_json:
         click.echo(json.dumps(counts))
         return

@@ -258,9 +258,15 @@ class TestCommands:
         result = run("user", "list")
         assert (result.exit_code, "packhouse migrate" in result.stderr) == (1, True)
 
-    def test_database_that_is_away_is_said_in_a_sentence(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("command", ["user list", "repo list", "gc", "gc --dry-run", "fsck", "fsck --json"])
+    def test_database_that_is_away_is_said_in_a_sentence(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, command: str
+    ) -> None:
         monkeypatch.setenv("DATABASE_URL", "postgresql://nobody:geheim@127.0.0.1:1/none")
-        result = run("user", "list")
+        for name in ("S3_ENDPOINT_URL", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"):
+            monkeypatch.setenv(name, "http://127.0.0.1:1")
+        monkeypatch.setenv("PACKHOUSE_SECRET_KEY", "x" * 32)
+        result = run(*command.split())
         assert (result.exit_code, "does not answer" in result.stderr) == (1, True)
         assert "geheim" not in result.output
 

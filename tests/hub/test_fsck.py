@@ -219,7 +219,7 @@ def test_the_command_says_what_it_found_and_ends_with_1(
 ) -> None:
     with command_line(world, monkeypatch) as run:
         fine = run("alice/data")
-        assert (fine.exit_code, fine.output.splitlines()[-1]) == (0, "1 repositories checked, 0 findings.")
+        assert (fine.exit_code, fine.output.splitlines()[-1]) == (0, "1 repository checked, 0 findings.")
         mpack_id = min(pushed_mpacks(world))
         overwrite(world, mpack_id)
         bad = run()
