@@ -47,6 +47,8 @@ SIGNING_KEYS = (
     *("WEED_JWT_SIGNING_KEY", "WEED_JWT_SIGNING_READ_KEY"),
     *("WEED_JWT_FILER_SIGNING_KEY", "WEED_JWT_FILER_SIGNING_READ_KEY"),
 )
+PERMIT_SECONDS = 300
+"""How long a write within the server may take from its permit on; with the usual 10 s a busy machine refuses its own."""
 MEMORY = "256MiB"
 REGION = "us-east-1"
 PROBE = "packhouse-ready"
@@ -173,6 +175,7 @@ class ObjectStore:
     def _environment(self, home: Path) -> dict[str, str]:
         # HOME: it would read ~/.seaweedfs of whoever starts it.
         keys = {name: self.state.secret(name.lower()) for name in SIGNING_KEYS}
+        permits = {f"{name.removesuffix('KEY')}EXPIRES_AFTER_SECONDS": str(PERMIT_SECONDS) for name in SIGNING_KEYS}
         return {
             "PATH": "/usr/bin:/bin",
             "HOME": str(home),
@@ -181,6 +184,7 @@ class ObjectStore:
             "AWS_ACCESS_KEY_ID": self.state.secret("s3_access_key"),
             "AWS_SECRET_ACCESS_KEY": self.state.secret("s3_secret_key"),
             **keys,
+            **permits,
         }
 
 

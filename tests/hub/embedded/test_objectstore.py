@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -11,7 +14,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from hub.embedded.objectstore import PORTS, SOCKETS, ObjectStore
+from hub.embedded.objectstore import PERMIT_SECONDS, PORTS, SOCKETS, ObjectStore
 from hub.embedded.ports import LOOPBACK
 from hub.embedded.processes import ChildFailed
 from hub.embedded.state import State
@@ -64,6 +67,16 @@ def test_nothing_is_open_without_credentials(server: Callable[[], ObjectStore]) 
         filer = f"http://{LOOPBACK}:{objectstore.ports[PORTS.index('filer.port')]}/buckets/private/key"
         assert pool.request("GET", filer).status == 401
         assert pool.request("PUT", filer, body=b"other").status == 401
+
+
+def test_write_may_take_minutes_within_the_server(server: Callable[[], ObjectStore]) -> None:
+    """Its parts permit each other's writes; a busy machine must not use up the permit before the write is done."""
+    objectstore = server()
+    master = f"http://{LOOPBACK}:{objectstore.ports[PORTS.index('master.port')]}"
+    with urllib3.PoolManager() as pool:
+        permit = pool.request("GET", f"{master}/dir/assign").headers["Authorization"].rpartition(" ")[2].split(".")[1]
+    expires = json.loads(base64.urlsafe_b64decode(permit + "=" * (-len(permit) % 4)))["exp"]
+    assert PERMIT_SECONDS - 60 < expires - time.time() <= PERMIT_SECONDS + 1
 
 
 def test_nothing_is_left_in_the_common_temporary_directory(server: Callable[[], ObjectStore]) -> None:
