@@ -48,7 +48,7 @@ SIGNING_KEYS = (
     *("WEED_JWT_FILER_SIGNING_KEY", "WEED_JWT_FILER_SIGNING_READ_KEY"),
 )
 PERMIT_SECONDS = 300
-"""How long a write within the server may take from its permit on; with the usual 10 s a busy machine refuses its own."""
+"""How long a write within the server may take from its permit on; with its own 10 s a busy machine fails."""
 MEMORY = "256MiB"
 REGION = "us-east-1"
 PROBE = "packhouse-ready"
