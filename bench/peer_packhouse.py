@@ -40,7 +40,10 @@ class Packhouse:
 
     def describe(self) -> dict[str, str]:
         """Versions and settings."""
-        return {"version": version("packhouse"), "settings": "worker, no option"}
+        return {
+            "version": version("packhouse"),
+            "settings": "--log-level warning: no line for each job",
+        }
 
     def setup(self) -> None:
         """Nothing: bench/database.py has run the migrations."""
@@ -74,7 +77,7 @@ class Packhouse:
 
 def work() -> None:
     """Be the worker of the command line."""
-    command = [sys.executable, "-m", "tasks", "--app", "bench.peer_packhouse:app", "worker"]
+    command = [sys.executable, "-m", "tasks", "--app", "bench.peer_packhouse:app", "worker", "--log-level", "warning"]
     os.execv(sys.executable, command)
 
 

@@ -146,7 +146,7 @@ def _interleaved(bench: Bench, jobs: int, sides: Mapping[str, Callable[[], objec
 
 
 def bench_drain(bench: Bench) -> None:
-    """No-op jobs with one and two worker processes, and with one while a snapshot is held open."""
+    """No-op jobs: one and two worker processes, one that logs no line for each job, one beside an open snapshot."""
     jobs = bench.size(20_000)
     found: dict[str, list[float]] = {"own": [], "bare": []}
     for _ in range(RUNS):
@@ -158,13 +158,15 @@ def bench_drain(bench: Bench) -> None:
         for processes in (1, 2):
             _drain_once(bench, jobs, processes, found.setdefault(f"drain_{processes}", []))
             database.empty(bench.conn)
+        _drain_once(bench, jobs, 1, found.setdefault("drain_1_unlogged", []), "--log-level", "warning")
+        database.empty(bench.conn)
         with psycopg.connect(bench.url) as holder:
             holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             holder.execute("SELECT pg_current_xact_id(), count(*) FROM tasks.job")
             _drain_once(bench, jobs, 1, found.setdefault("drain_1_snapshot_held", []))
         database.empty(bench.conn)
     medians = {what: statistics.median(rates) for what, rates in found.items()}
-    for what in ("drain_1", "drain_2", "drain_1_snapshot_held"):
+    for what in ("drain_1", "drain_1_unlogged", "drain_2", "drain_1_snapshot_held"):
         own, bare = medians[what] / medians["own"], medians[what] / medians["bare"]
         report(what, jobs=jobs, runs=RUNS, per_second=medians[what], own=own, bare=bare)
     report("raw_loops", jobs=jobs, own_per_second=medians["own"], bare_per_second=medians["bare"])
@@ -188,13 +190,13 @@ def _own_once(bench: Bench, jobs: int) -> float:
     return per_second
 
 
-def _drain_once(bench: Bench, jobs: int, processes: int, rates: list[float]) -> None:
+def _drain_once(bench: Bench, jobs: int, processes: int, rates: list[float], *options: str) -> None:
     """Let workers that are up begin at one moment; the rate is from the first claim to the last end."""
     conn = bench.conn
     operate.pause_queue(conn, "default")
     conn.commit()
     database.fill(conn, jobs)
-    with bench.workers(processes, "--poll", "0.2") as workers:
+    with bench.workers(processes, "--poll", "0.2", *options) as workers:
         time.sleep(1.5)  # the workers' own start is over, and the server has reported it
         before, used = counters(conn, bench.server), [use_of(worker.pid) for worker in workers]
         operate.resume_queue(conn, "default")
@@ -211,6 +213,7 @@ def _drain_once(bench: Bench, jobs: int, processes: int, rates: list[float]) -> 
     report(
         "drain_run",
         processes=processes,
+        options=" ".join(options),
         per_second=rates[-1],
         worker_cpu_s_per_1000=worker_cpu / jobs * 1000,
         server_cpu_s_per_1000=(server_cpu - before.cpu_seconds) / jobs * 1000,

@@ -1,6 +1,7 @@
 """The raw loops beside which the queue is measured, each on one psycopg connection, without a worker.
 
-`own_drain`: our own claim and finish statements in batches of 100, on a connection with the worker's planner settings.
+`own_drain`: our own claim and finish statements in batches of the worker's size, on a connection with the worker's
+planner settings.
 `bare_drain`: claim 100 and delete 100 on a table with nothing but an id, a number and a payload: no tokens, no history,
 no leases. Both are written as one writes them with psycopg: lists as parameters, a statement a step.
 
@@ -19,7 +20,7 @@ from itertools import islice
 import psycopg
 
 from bench.database import Connection
-from tasks import queue
+from tasks import flow, queue
 from tasks.db import statement, uuid_array
 from tasks.ids import new_job_id, new_job_ids
 from tasks.job import NewJob
@@ -32,7 +33,7 @@ BATCH = 100
 def own_drain(conn: Connection) -> int:
     """Claim and finish until nothing is left. Returns the number of jobs."""
     jobs = 0
-    while claims := queue.claim_jobs(conn, worker="raw", tasks=["noop"], queues=["default"], limit=BATCH):
+    while claims := queue.claim_jobs(conn, worker="raw", tasks=["noop"], queues=["default"], limit=flow.BATCH):
         conn.commit()
         queue.finish_jobs(conn, [(claim.ref, None) for claim in claims])
         conn.commit()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -86,7 +86,9 @@ def looking(load: Load) -> Iterator[psycopg.Connection[Any]]:
 
 
 def _json_value(value: object) -> object:
-    return value if isinstance(value, int | float) else str(value)
+    if isinstance(value, float):
+        return round(value, 3)
+    return value if isinstance(value, int) else str(value)
 
 
 class _Lines(logging.Formatter):
@@ -112,7 +114,8 @@ class _JsonLines(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line.update({name: _json_value(value) for name, value in getattr(record, "fields", {}).items()})
+        if isinstance(record.args, Mapping):
+            line.update({name: _json_value(value) for name, value in record.args.items()})
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)

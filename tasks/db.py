@@ -6,7 +6,6 @@ Nothing here or in `tasks.queue` ever commits: the caller does.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -68,7 +67,7 @@ def _record_row(kind: type[Row]) -> RowFactory[Row]:
 
     def make(cur: psycopg.Cursor[Any]) -> RowMaker[Row]:
         columns = [column.name for column in cur.description or ()]
-        if columns != [field.name for field in fields(kind)]:  # type: ignore[arg-type]
+        if columns != list(kind.__annotations__):
             raise TypeError(f"{kind.__name__} has other fields than the statement's columns: {', '.join(columns)}")
         return lambda values: kind(*values)
 
@@ -76,7 +75,7 @@ def _record_row(kind: type[Row]) -> RowFactory[Row]:
 
 
 def records(conn: Conn, name: str, kind: type[Row], params: Mapping[str, Any]) -> list[Row]:
-    """Run the statement `name` and return its rows as `kind`, a dataclass with the columns' names in their order."""
+    """Run the statement `name` and return its rows as `kind`, a record of the columns in their order."""
     with cursor(conn, _record_row(kind)) as cur:
         return cur.execute(statement(name), params).fetchall()
 

@@ -1,4 +1,7 @@
-"""Rows of the queue as frozen dataclasses, with the exact column names: a renamed column fails a test."""
+"""Rows of the queue as values, with the exact column names: a renamed column fails a test.
+
+What is made for each claim is a tuple with names: a frozen dataclass takes four times as long to make.
+"""
 
 from __future__ import annotations
 
@@ -70,16 +73,14 @@ class Enqueued(NamedTuple):
     outcome: Literal["inserted", "joined", "duplicate"]
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(NamedTuple):
     """The only authority to write on behalf of an attempt."""
 
     job_id: UUID
     claim_token: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(NamedTuple):
     """A job that this worker may run until `lease_expires_at`, or longer while it extends the lease."""
 
     job_id: UUID

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
@@ -116,7 +116,7 @@ class TaskMachine(RuleBasedStateMachine):
         # A transactional task writes its own end. With a token that is none its transaction is refused as a whole,
         # which is what a death just before the commit comes to.
         transactional = self.world.app[claim.task].options.transactional
-        return replace(claim, claim_token=uuid4()) if transactional else claim
+        return claim._replace(claim_token=uuid4()) if transactional else claim
 
     @rule(seconds=st.sampled_from([1.0, 30.0, 90.0, 3600.0]))
     def advance(self, seconds: float) -> None:

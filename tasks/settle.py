@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tasks.app import App
     from tasks.attempt import Ended
     from tasks.db import Conn
-    from tasks.job import Ref
+    from tasks.job import Claim, Ref
 
 log = logging.getLogger("tasks.worker")
 
@@ -186,25 +186,33 @@ def _can_be_stored(result: object) -> bool:
     return True
 
 
+ENDED = (
+    "job_id=%(job_id)s attempt=%(attempt)d task=%(task)s queue=%(queue)s"
+    " wait_seconds=%(wait_seconds).3f run_seconds=%(run_seconds).3f outcome=%(outcome)s"
+)
+FAILED = f"{ENDED} code=%(code)s"
+
+
 def log_attempt(ended: Ended, outcome: str) -> Settled:
     """Say in one line of the log how an attempt ended."""
     claim, verdict = ended.held.claim, ended.verdict
     if log.isEnabledFor(logging.INFO):
-        line: dict[str, Any] = {
+        fields = {
             "job_id": claim.job_id,
             "attempt": claim.attempt_number,
             "task": claim.task,
             "queue": claim.queue,
-            "wait_seconds": round(_waited(ended.held), 3),
-            "run_seconds": round(ended.run_seconds, 3),
+            "wait_seconds": _waited(claim),
+            "run_seconds": ended.run_seconds,
             "outcome": outcome,
         }
         if isinstance(verdict, Failed | Quarantined):
-            line["code"] = verdict.code
-        log.info(" ".join([f"{name}={value}" for name, value in line.items()]), extra={"fields": line})
+            log.info(FAILED, {**fields, "code": verdict.code})
+        else:
+            log.info(ENDED, fields)
     return Settled(claim.job_id, claim.task, claim.attempt_number, outcome, ended.error)
 
 
-def _waited(held: Held) -> float:
+def _waited(claim: Claim) -> float:
     """Seconds since the job was due, as the database's clock has it."""
-    return max(0.0, (held.claim.claimed_at - held.claim.available_at).total_seconds())
+    return max(0.0, (claim.claimed_at - claim.available_at).total_seconds())

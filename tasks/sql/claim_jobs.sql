@@ -4,9 +4,11 @@
 -- early, not wrong: its task finds the gap, sees the live blocker and postpones itself. Limits are counted before,
 -- under their locks: see admit_limited. ORDER BY makes the planner come to a blocker by its index, not by luck.
 -- The planner's settings, changed by promote_due, are what they were afterwards.
+-- A token is a hash of one random number of the statement and of the job's id: nobody can guess it, nothing has it
+-- twice, and a server without OpenSSL need not open its source of random numbers for each job.
 WITH clock AS MATERIALIZED (
     SELECT
-        COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now,
+        COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now, gen_random_uuid()::text AS random,
         set_config('enable_seqscan', %(seqscan)s::text, true), set_config('jit', %(jit)s::text, true),
         ARRAY(SELECT unnest(%(queues)s::text[]) EXCEPT SELECT q.queue FROM tasks.queue AS q) AS queues
 ), picked AS MATERIALIZED (
@@ -33,7 +35,7 @@ WITH clock AS MATERIALIZED (
 ), claimed AS (
     UPDATE tasks.job AS j
     SET status = 'running',
-        claim_token = gen_random_uuid(),
+        claim_token = md5(clock.random || j.job_id::text)::uuid,
         claimed_by = %(worker)s::text,
         claimed_at = clock.now,
         heartbeat_at = clock.now,
