@@ -74,6 +74,23 @@ def test_msgpack_garbage_is_refused(world: World, path: str) -> None:
             refused(answer, answer.status_code)
 
 
+@pytest.mark.parametrize("more", [b"\xc0", b"\x80", b"\n", b"\xc1", b"\xc5"])
+def test_bytes_after_the_end_of_what_would_be_taken_are_refused(world: World, more: bytes) -> None:
+    tree = snapshot({})
+    bundle = {"commits": [commit(tree)], "snapshots": [tree], "objects": []}
+    taken = {
+        "/fetch/mpack": {"want": [], "have": []},
+        "/push": {"bundle": bundle, "branch": "main", "force": False},
+        "/push/objects": {"objects": [{"object_id": hashlib.sha256(b"x").hexdigest(), "content": b"x"}]},
+        "/filter-objects": {"object_ids": [ID]},
+    }
+    with Unchanged(world):
+        for path, data in taken.items():
+            refused(send(world, path, packed(data) + more), 422, "body")
+    for path, data in taken.items():
+        assert send(world, path, packed(data)).status_code == 200
+
+
 @pytest.mark.parametrize("path", MAPS)
 def test_json_garbage_is_refused(world: World, path: str) -> None:
     with Unchanged(world):
@@ -164,6 +181,16 @@ def test_body_over_the_cap_is_refused(new_world: Callable[..., World], path: str
     body = packed({"object_ids": [ID] * 40, "objects": [], "bundle": {}, "want": [ID] * 40})
     with Unchanged(world):
         refused(send(world, path, body), 413, "2000", "push in steps" if path == "/push" else "smaller")
+
+
+@pytest.mark.parametrize("path", MAPS + STREAMS)
+def test_body_that_says_it_is_over_the_cap_is_refused_unread(world: World, path: str) -> None:
+    length = 2**40
+    with Unchanged(world):
+        answer = send(
+            world, path, None, input_stream=io.BytesIO(b"\x80"), environ_overrides={"CONTENT_LENGTH": str(length)}
+        )
+        refused(answer, 413, str(length))
 
 
 @pytest.mark.parametrize("path", ["/filter-objects", *STREAMS])
