@@ -275,6 +275,28 @@ def test_pruning_keeps_a_parent_while_a_child_waits(db: Db) -> None:
     child = enqueue(db, parents=[parent.job_id], countdown=10**7, now=2).job_id
     assert operate.prune_jobs(db, now=at(10**7)) == 0
     assert claim_one(db, now=10**7 + 3).job_id == child
+    assert operate.prune_jobs(db, now=at(10**7 + 4)) == 0, "it reads its parent's result while it runs"
+
+
+def test_pruning_takes_the_longest_ended_first_and_leaves_what_belongs_to_others(db: Db) -> None:
+    late, early = enqueue_and_claim(db), enqueue_and_claim(db)
+    for held, now in ((early, 2), (late, 3)):
+        queue.finish_job(db, held.ref, now=at(now))
+    child = enqueue(db, parents=[early.job_id], now=4).job_id
+    parent = enqueue(db, now=4).job_id
+    waiting = enqueue(db, parents=[parent], now=4).job_id
+    for job_id in (child, waiting):
+        queue.set_aside_job(db, job_id, reason="look at it", now=at(4))
+    queue.retry_job(db, waiting, reason="go on", now=at(4))
+    keep = {"succeeded": 10.0, "quarantined": 10.0}
+    left = []
+    for _ in range(3):
+        assert operate.prune_jobs(db, keep=keep, limit=1, now=at(50)) == 1
+        left.append({job.job_id for job in queue.list_jobs(db)})
+    assert left == [{late.job_id, child, parent, waiting}, {child, parent, waiting}, {parent, waiting}]
+    assert db.execute("SELECT child_id FROM tasks.dependency").fetchall() == [(waiting,)]
+    assert db.execute("SELECT DISTINCT job_id FROM tasks.operation").fetchall() == [(waiting,)]
+    check_invariants(db)
 
 
 @pytest.mark.parametrize("keep", [{"pending": 1.0}, {"succeeded": -1.0}])
