@@ -67,12 +67,15 @@ def whole_pack(session: Session, repository_id: UUID, contents: Difference) -> W
 
 
 def find_pack(services: Services, session: Session, repository_id: UUID, mpack_id: str) -> Place | None:
-    """Where a pack that clones get lies: in the cache, or a live one in the archive; None: in neither."""
-    place = services.cache, cache_key(repository_id, mpack_id)
-    if _is_there(place):
-        return place
-    place = services.archive, archive_key(repository_id, mpack_id)
-    return place if is_live(session, repository_id, mpack_id) and _is_there(place) else None
+    """Where a pack that clones get lies: a live one in the archive, or else in the cache; None: in neither.
+
+    The database is asked first, for a store takes longer to say that it lacks something.
+    """
+    archived = services.archive, archive_key(repository_id, mpack_id)
+    if is_live(session, repository_id, mpack_id) and _is_there(archived):
+        return archived
+    built = services.cache, cache_key(repository_id, mpack_id)
+    return built if _is_there(built) else None
 
 
 def is_live(session: Session, repository_id: UUID, mpack_id: str) -> bool:
