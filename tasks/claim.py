@@ -2,7 +2,8 @@
 
 A claim looks only at jobs in the lane `ready`. Jobs that are not due wait in `later`, jobs with gates come in through
 `unchecked` and are `parked` while something shuts them. Lanes are hints: whether a job may run is said by the
-predicates of the claim. The job that a parked one waits for unparks it when it ends (`tasks.lanes`).
+predicates of the claim. The job that a parked one waits for unparks it when it ends, or leaves it to the next claims
+(`tasks.lanes`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.db import Conn, records, rows, together
 from tasks.job import Claim
+from tasks.lanes import unpark_rest
 from tasks.payload import WORKER_BYTES_MAX, check_instant, check_text
 
 if TYPE_CHECKING:
@@ -83,8 +85,12 @@ def _claim(conn: Conn, params: dict[str, Any], limit: int) -> list[Claim]:
 def _prepare(conn: Conn, params: Mapping[str, Any], page: int) -> _Prepared:
     """Move what is due and what is not shut to where the claim looks."""
     due = {"limit": PROMOTE_MAX, "claims": params["limit"], "now": params["now"]}
-    ((promoted, _, seqscan, jit, unchecked, gated, limited),) = rows(conn, "promote_due", due)
+    ((promoted, _, seqscan, jit, unparking, unchecked, gated, limited),) = rows(conn, "promote_due", due)
     more = promoted == PROMOTE_MAX
+    if unparking:
+        freed = unpark_rest(conn, limit=page)
+        more |= freed == page
+        unchecked |= freed > 0
     keys: list[str] = []
     if limited and (unchecked or gated):
         keys = [row[0] for row in rows(conn, "lock_limits", {**params, "limit": page})]

@@ -11,6 +11,12 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 
+BITE = 1000
+"""Jobs that an end frees by itself; claims free the rest."""
+_BLOCKERS_MAX = 10
+"""Ended jobs whose rest one claim looks at."""
+
+
 def let_go(conn: Conn, *, ended: Collection[UUID] = (), limit_keys: Iterable[str | None] = ()) -> None:
     """Unpark what waits for jobs that have ended (`ended`) or for limits that have a place again (`limit_keys`).
 
@@ -18,11 +24,16 @@ def let_go(conn: Conn, *, ended: Collection[UUID] = (), limit_keys: Iterable[str
     statements, not by the one that waited.
     """
     if ended:
-        rows(conn, "unpark_jobs", {"ended": uuid_array(ended)})
+        rows(conn, "unpark_jobs", {"ended": uuid_array(ended), "limit": BITE})
     keys = sorted({key for key in limit_keys if key is not None})
     if keys:
         rows(conn, "wait_limits", {"keys": keys})
         rows(conn, "unpark_limited", {"keys": keys})
+
+
+def unpark_rest(conn: Conn, *, limit: int) -> int:
+    """Unpark jobs that an end has left to the claims, at most `limit`. Returns how many."""
+    return int(rows(conn, "unpark_rest", {"limit": limit, "blockers": _BLOCKERS_MAX})[0][0])
 
 
 def unpark_stray(conn: Conn, *, limit: int = 500) -> int:

@@ -72,7 +72,8 @@ def _waiting(conn: Conn, job: Job, params: dict[str, Any]) -> Iterator[Reason]:
         yield from why(conn, job.job_id, now=params["now"])
         return
     reasons = [*_not_now(job, row), *_shut(conn, job, row, params), *_unserved(job, row)]
-    if not reasons and job.lane == "parked":
+    # What an end has left to the claims is as good as free: the next claim that comes to it takes it.
+    if not reasons and job.lane == "parked" and not row["unparking"]:
         sentence = "what held it is gone, but it has not been told yet; the next sweep frees it"
         reasons.append(Reason("PARKED", sentence, {"parked_on": job.parked_on and str(job.parked_on)}))
     yield from reasons

@@ -14,6 +14,7 @@ SELECT
     q.paused_at, q.reason AS pause_reason,
     (SELECT count(*) FROM tasks.running_of(j.limit_key)) AS running,
     (SELECT r.job_id FROM tasks.running_of(j.limit_key) AS r ORDER BY r.since LIMIT 1) AS runner_id,
+    EXISTS (SELECT FROM tasks.unparking AS u WHERE u.job_id = j.parked_on) AS unparking,
     EXISTS (SELECT FROM live WHERE j.task = ANY (live.tasks)) AS task_known,
     EXISTS (SELECT FROM live WHERE j.task = ANY (live.tasks) AND j.queue = ANY (live.queues)) AS queue_served
 FROM tasks.job AS j CROSS JOIN clock LEFT JOIN tasks.queue AS q ON q.queue = j.queue

@@ -1,6 +1,7 @@
 -- Before a claim: pending jobs that have become due move from the lane `later` into the one where they are looked
--- for; and are there jobs with gates to look at: unchecked ones, ready ones, any with a limit? ORDER BY in the probes keeps the planner on the partial
--- indexes, which are nearly empty, whatever its statistics say.
+-- for; has an end left jobs parked; and are there jobs with gates to look at: unchecked ones, ready ones, any with a
+-- limit? ORDER BY in the probes keeps the planner on the partial indexes, which are nearly empty, whatever its
+-- statistics say.
 -- For the statements that follow, it must not take a walk over the table for a short one either: it guesses the
 -- blockers of a job it has not seen to be many, or the claim to be worth compiling. The last one gives both back.
 WITH clock AS MATERIALIZED (
@@ -32,6 +33,7 @@ SELECT
     (SELECT count(*) FROM rung) AS rung,
     (SELECT seqscan FROM narrowed) AS seqscan,
     (SELECT jit FROM narrowed) AS jit,
+    EXISTS (SELECT FROM tasks.unparking) AS unparking,
     EXISTS (SELECT FROM promoted WHERE gated)
     OR COALESCE((
         SELECT true FROM tasks.job AS j WHERE j.status = 'pending' AND j.lane = 'unchecked'

@@ -32,7 +32,8 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "check_gates": {"limit": 8, "claims": 1, "keys": []},
     "finish_jobs": {"job_ids": IDS, "tokens": IDS, "results": [None] * 100, "now": None},
     "fail_jobs": {"failures": FAILURES, "now": None},
-    "unpark_jobs": {"ended": IDS},
+    "unpark_jobs": {"ended": IDS, "limit": 1000},
+    "unpark_rest": {"limit": 200, "blockers": 10},
     "extend_leases": {"job_ids": IDS, "tokens": IDS, "now": None},
 }
 WALKS = ("Seq Scan on job", "Seq Scan on attempt", "Merge Join", "Hash Join")
