@@ -3,6 +3,7 @@
 HubError
 ├── Invalid          the request's data breaks a rule; names the field
 ├── TooLarge         a limit is exceeded; names the limit
+├── TooSlow          the request's body does not come
 ├── Unauthenticated  no valid token
 ├── Forbidden        a valid token without the right
 ├── Missing          no such thing, or none that the caller may know of
@@ -49,6 +50,12 @@ class TooLarge(HubError):
     """A limit is exceeded."""
 
     code = "TOO_LARGE"
+
+
+class TooSlow(HubError):
+    """The request's body comes slower than a client may hold a thread for."""
+
+    code = "TOO_SLOW"
 
 
 class Unauthenticated(HubError):

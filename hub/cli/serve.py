@@ -14,6 +14,7 @@ from gunicorn.app.base import BaseApplication
 from gunicorn.workers.gthread import ThreadWorker
 
 from hub.settings import environment, from_env
+from hub.wire.pace import PacedSocket
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -22,8 +23,8 @@ SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # private heartbeat files, made 
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
-    """gunicorn's threads, with none of them held by a slow client: a request's head must be whole in time, and its
-    body, like the reading of its answer, may pause for so long and no longer.
+    """gunicorn's threads, with none of them held by a slow client: a request's head must be whole in time, its body
+    must keep a pace, and the reading of its answer may pause for so long and no longer.
     """
 
     head_seconds = 30.0
@@ -47,7 +48,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         pause = struct.pack("ll", self.idle_seconds, 0)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             conn.sock.setsockopt(socket.SOL_SOCKET, option, pause)
-        return super().handle_request(req, conn)
+        unreader = conn.parser.unreader
+        unreader.sock = PacedSocket(conn.sock, self.idle_seconds)
+        try:
+            return super().handle_request(req, conn)
+        finally:
+            unreader.sock = conn.sock  # what comes next is the head of another request
 
     def murder_pending(self) -> None:
         """End the connections that have taken too long; called by the main loop once a second."""
@@ -87,7 +93,11 @@ class Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     "--head-timeout", type=click.IntRange(1), default=30, show_default=True, help="Seconds for the head of a request."
 )
 @click.option(
-    "--idle-timeout", type=click.IntRange(1), default=60, show_default=True, help="Seconds that a body may pause."
+    "--idle-timeout",
+    type=click.IntRange(1),
+    default=60,
+    show_default=True,
+    help="Seconds that a body may pause, and may take beyond one for each 16 KiB.",
 )
 @click.option(
     "--statement-timeout",

@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 STATUS: dict[type[Exception], int] = {
     errors.Invalid: 422,
     errors.TooLarge: 413,
+    errors.TooSlow: 408,
     errors.Unauthenticated: 401,
     errors.Forbidden: 403,
     errors.Missing: 404,
@@ -111,5 +112,5 @@ def drain() -> None:
     try:
         while left > 0 and (chunk := request.stream.read(min(CHUNK_BYTES, left))):
             left -= len(chunk)
-    except (OSError, HTTPException):
-        log.info("the client went away before its request ended")
+    except (OSError, HTTPException, errors.TooSlow):
+        log.info("the client went away, or fell silent, before its request ended")

@@ -13,8 +13,12 @@ from typing import Any
 
 import psycopg
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
 
+from hub.accounts import create_principal, create_token
 from hub.embedded.ports import Ports
+from hub.models.base import driver_url
 from tests.system.world import ROOT, WAIT_SECONDS
 
 pytestmark = [pytest.mark.integration, pytest.mark.system]
@@ -91,6 +95,59 @@ def test_body_that_stops_coming_holds_no_thread(port: int) -> None:
     slow = say(port, b"POST /api/repositories HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
     assert b"200 OK" in answer(say(port, OK))
     assert b"401" in answer(slow)
+
+
+@pytest.fixture
+def token(database_url: str, committed_db: psycopg.Connection[Any]) -> str:
+    """A token of the user alice."""
+    engine = create_engine(driver_url(database_url))
+    try:
+        with Session(engine) as session, session.begin():
+            create_principal(session, "alice")
+            return create_token(session, "alice")[1]
+    finally:
+        engine.dispose()
+
+
+LENGTH = (b"Content-Length: 60000", b" ")
+CHUNKED = (b"Transfer-Encoding: chunked", b"1\r\n \r\n")
+
+
+@pytest.mark.parametrize(("framing", "more"), [LENGTH, CHUNKED])
+def test_body_that_trickles_is_answered_and_holds_no_thread(port: int, token: str, framing: bytes, more: bytes) -> None:
+    head = b"POST /api/repositories HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n%s\r\n\r\n"
+    slow = say(port, head % (token.encode(), framing))
+    with closing(say(port, OK)) as waiting:
+        waiting.settimeout(0.2)
+        got = b""
+        while not got:
+            try:
+                got = waiting.recv(65536)
+            except TimeoutError:
+                with suppress(ConnectionError):  # it may have ended in between
+                    slow.sendall(more)
+    assert b"200 OK" in got
+    slow.settimeout(WAIT_SECONDS)
+    said = answer(slow)
+    assert b" 408 " in said.splitlines()[0]
+    assert b"The body came too slowly" in said
+
+
+def test_body_that_pauses_is_told_so(port: int, token: str) -> None:
+    head = b"POST /api/repositories HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 9\r\n\r\n{"
+    said = answer(say(port, head % token.encode()))
+    assert b" 408 " in said.splitlines()[0]
+    assert b"TOO_SLOW" in said
+
+
+def test_next_request_of_a_connection_has_its_own_time(port: int, token: str) -> None:
+    head = b"POST /api/repositories HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 16\r\n\r\n"
+    with closing(say(port, b"")) as kept:
+        for name, status in ((b"a", b" 201 "), (b"b", b" 201 "), (b"b", b" 409 ")):
+            kept.sendall(head % token.encode() + b'{"name":')
+            time.sleep(0.6)  # a pause that is allowed, and together with the next one would not be
+            kept.sendall(b'    "%s"}' % name)
+            assert status in kept.recv(65536).splitlines()[0]
 
 
 def test_statement_that_waits_too_long_is_an_answer(port: int, committed_db: psycopg.Connection[Any]) -> None:
