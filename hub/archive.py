@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import BinaryIO
@@ -19,6 +20,8 @@ from hub.models import Mpack
 from hub.models.doomed import spare
 from hub.services import Services
 from storage import AlreadyExists, NotFound, Store, Unavailable
+
+log = logging.getLogger(__name__)
 
 SET_ASIDE = "quarantined"
 DOOM_KEPT = timedelta(days=7)
@@ -111,6 +114,7 @@ def set_aside(services: Services, repository_id: UUID, mpack_id: str) -> None:
             .where(Mpack.repository_id == repository_id, Mpack.mpack_id == mpack_id)
             .values(state=SET_ASIDE)
         )
+    log.error("pack %s of repository %s is damaged in the archive; it was set aside", mpack_id, repository_id)
 
 
 def unindex(session: Session, repository_id: UUID, mpack_id: str) -> None:
@@ -129,6 +133,18 @@ def set_aside_if_damaged(services: Services, repository_id: UUID, mpack_id: str)
             set_aside(services, repository_id, mpack_id)
             return True
     return False
+
+
+def watched(services: Services, repository_id: UUID, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The chunks of an answer that is under way; a pack that is found damaged is set aside before the answer breaks off.
+
+    Half an answer can't be taken back, but the next caller reads what is the matter, and a push of the pack mends it.
+    """
+    try:
+        yield from chunks
+    except CorruptMpack as error:
+        set_aside_if_damaged(services, repository_id, error.mpack_id)
+        raise
 
 
 KEEP_IDS = text("""

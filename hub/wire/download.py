@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from flask import Blueprint, Response
 
+from hub.archive import watched
 from hub.auth import Right
 from hub.errors import Missing
 from hub.export import FILES, FORMATS, read_files
@@ -43,4 +44,5 @@ def archive(owner: str, slug: str, name: str) -> Response:
         "ETag": f'"{commit.commit_id}{ending}"',
     }
     files = read_files(services, repository_id, manifest)
-    return Response(make(files, folder, commit.committed_at), 200, headers, content_type=media_type)
+    chunks = watched(services, repository_id, make(files, folder, commit.committed_at))
+    return Response(chunks, 200, headers, content_type=media_type)

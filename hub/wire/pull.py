@@ -9,6 +9,7 @@ from uuid import UUID
 
 from sqlalchemy.orm import Session
 
+from hub.archive import watched
 from hub.difference import Difference, difference, known_commits, lacking
 from hub.errors import FetchNotIndexed, NotReady, TooLarge
 from hub.fetch import raise_failure
@@ -70,7 +71,8 @@ class Planned:
         """The answer, piece by piece, assembled from byte ranges of the stored packs."""
         reader = BlockReader(self.services.archive, self.repository_id, self.places, keep=0)
         objects = ((place.entry, reader.chunks(place)) for place in self.places)
-        yield from body_chunks(self.services.sessions, self.repository_id, self.contents, len(self.places), objects)
+        body = body_chunks(self.services.sessions, self.repository_id, self.contents, len(self.places), objects)
+        yield from watched(self.services, self.repository_id, body)
         yield self.tail
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from werkzeug.test import TestResponse
 
 from hub.cli.fsck import fsck
+from hub.errors import CorruptMpack
 from hub.fsck.check import Checked, check_repository
 from hub.fsck.findings import Code
 from hub.fsck.repair import repair
@@ -147,6 +149,27 @@ def test_a_delta_that_meets_damage_sets_the_pack_aside(world: World, history: Hi
     answer = world.post("/fetch/mpack", {"want": [tip], "have": [first]})
     assert answer.status_code == 503
     assert Code.PACK_SET_ASIDE in {code for code, _ in found(world)}
+
+
+def fetched_by_muse(world: World, want: str, have: str) -> TestResponse:
+    return world.post("/fetch", {"want": [want], "have": [have]}, muse=True)
+
+
+def downloaded(world: World, _: str, __: str) -> TestResponse:
+    return world.get("/archive/main.tar.gz")
+
+
+@pytest.mark.parametrize("ask", [fetched_by_muse, downloaded])
+def test_a_stream_that_meets_damage_breaks_off_and_sets_the_pack_aside(
+    world: World, history: History, tip: str, ask: Callable[[World, str, str], TestResponse], caplog: pytest.LogCaptureFixture
+) -> None:
+    first = history.ancestors(tip)[-1]
+    for mpack_id in pushed_mpacks(world):
+        overwrite(world, mpack_id)
+    with pytest.raises(CorruptMpack) as raised:
+        _ = ask(world, tip, first).data
+    assert (Code.PACK_SET_ASIDE, raised.value.mpack_id) in found(world)
+    assert f"pack {raised.value.mpack_id} of repository {world.repository_id} is damaged" in caplog.text
 
 
 @pytest.mark.parametrize(
