@@ -136,7 +136,7 @@ def set_aside_if_damaged(services: Services, repository_id: UUID, mpack_id: str)
 
 
 def watched(services: Services, repository_id: UUID, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The chunks of an answer that is under way; a pack that is found damaged is set aside before the answer breaks off.
+    """The chunks of an answer under way; a pack that is found damaged is set aside before the answer breaks off.
 
     Half an answer can't be taken back, but the next caller reads what is the matter, and a push of the pack mends it.
     """

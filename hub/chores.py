@@ -1,4 +1,8 @@
-"""The hub's tasks that nobody waits for: the store kept clean, heads looked at. Workers run them when idle."""
+"""The hub's tasks that nobody waits for: the store kept clean, heads looked at.
+
+They have a queue of their own: workers run them when nothing else waits, and one that serves this queue alone runs them
+also while others are never idle.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,7 @@ REPACK = "mpack.repack"
 LAST_COMMITS = "push.file_last_commits"
 INTEL = "intel.code"
 RETRY = tasks.Exponential(base=30.0, cap=3600.0)
+QUEUE = "chores"
 LAST = -1
 """The priority of what nobody waits for."""
 
@@ -37,13 +42,13 @@ class Chores:
         self._look_at_heads(app, services, index)
 
     def _keep_clean(self, app: tasks.App, services: Services, index: str) -> None:
-        @app.task(GC, bind=True, dedup=tasks.Dedup(), priority=LAST, retry=RETRY)
+        @app.task(GC, bind=True, dedup=tasks.Dedup(), queue=QUEUE, priority=LAST, retry=RETRY)
         def gc(self: tasks.Context) -> dict[str, Any]:
             """Delete what nothing in the repository names any more."""
             return collect(services, UUID(self.scope)).counts()
 
         @app.periodic("23 3 * * *", tz="UTC", missed="one")
-        @app.task("gc.all", priority=LAST, retry=RETRY)
+        @app.task("gc.all", queue=QUEUE, priority=LAST, retry=RETRY)
         def gc_all() -> dict[str, Any]:
             """Delete what nothing names any more, in the whole store: also where nobody has pushed for long."""
             return collect(services).counts()
@@ -55,6 +60,7 @@ class Chores:
             tier=2,
             gate=tasks.After(index),
             dedup=tasks.Dedup(),
+            queue=QUEUE,
             priority=LAST,
             retry=RETRY,
         )
@@ -73,7 +79,16 @@ class Chores:
         self.gc_all = gc_all
 
     def _look_at_heads(self, app: tasks.App, services: Services, index: str) -> None:
-        @app.task(LAST_COMMITS, bind=True, transactional=True, tier=2, dedup=tasks.Dedup(), priority=LAST, retry=RETRY)
+        @app.task(
+            LAST_COMMITS,
+            bind=True,
+            transactional=True,
+            tier=2,
+            dedup=tasks.Dedup(),
+            queue=QUEUE,
+            priority=LAST,
+            retry=RETRY,
+        )
         def last_commits(self: tasks.Context, *, head: str, branch: str) -> dict[str, int]:
             """Find the last commit of each path. `head` and `branch` are for observation: live heads are read."""
             tips = live_tips(self.session, UUID(self.scope))
@@ -86,6 +101,7 @@ class Chores:
             tier=2,
             gate=tasks.After(index),
             dedup=tasks.Dedup(),
+            queue=QUEUE,
             priority=LAST,
             retry=RETRY,
         )

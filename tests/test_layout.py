@@ -202,4 +202,4 @@ def test_commands_of_the_procfile_exist() -> None:
     lines = (ROOT / "Procfile").read_text().splitlines()
     named = {line.partition(": packhouse ")[2].split()[0] for line in lines}
     refuse(sorted(named - set(COMMANDS)), "The Procfile runs a command that `packhouse` does not have.")
-    assert {line.partition(":")[0] for line in lines} == {"web", "worker", "sweep", "release"}
+    assert {line.partition(":")[0] for line in lines} == {"web", "worker", "sweep", "release", "chores"}

@@ -25,6 +25,8 @@ from tests.hub.world import History, World
 
 pytestmark = pytest.mark.integration
 
+Ask = Callable[[World, str, str], TestResponse]
+
 
 @pytest.fixture
 def tip(world: World, history: History) -> str:
@@ -161,7 +163,7 @@ def downloaded(world: World, _: str, __: str) -> TestResponse:
 
 @pytest.mark.parametrize("ask", [fetched_by_muse, downloaded])
 def test_a_stream_that_meets_damage_breaks_off_and_sets_the_pack_aside(
-    world: World, history: History, tip: str, ask: Callable[[World, str, str], TestResponse], caplog: pytest.LogCaptureFixture
+    world: World, history: History, tip: str, ask: Ask, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = history.ancestors(tip)[-1]
     for mpack_id in pushed_mpacks(world):

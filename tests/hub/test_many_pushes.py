@@ -155,7 +155,7 @@ def test_two_workers_share_the_work_and_do_it_once(world: World, history: Histor
 
     def work() -> list[str]:
         ran: list[str] = []
-        with Worker(world.hub.work.app, concurrency=1) as worker:
+        with Worker(world.hub.work.app, queues=world.hub.work.app.queues(), concurrency=1) as worker:
             barrier.wait()
             # The gate may be shut for one while the other's index job runs.
             for _ in range(1000):

@@ -139,7 +139,7 @@ def test_ten_rapid_pushes_with_a_worker_in_between(
 ) -> None:
     """MWP3_11: whatever the worker gets done between the pushes, nothing stays unindexed or stale."""
     monkeypatch.setattr("hub.repack.FOLD_MIN", 1000)  # the packs are looked at one by one below
-    with Worker(world.hub.work.app, concurrency=1) as worker:
+    with Worker(world.hub.work.app, queues=world.hub.work.app.queues(), concurrency=1) as worker:
         for number, tip in enumerate(history.line(10)):
             push(world, history, tip, transport)
             for _ in range(number % 4):

@@ -161,7 +161,7 @@ class TestStatus:
 
     def test_push_goes_from_received_to_prebuilt(self, world: World, history: History) -> None:
         said = world.push_mpack(history, history.line(1)[0]).get_json()
-        with Worker(world.hub.work.app, concurrency=1) as worker:
+        with Worker(world.hub.work.app, queues=world.hub.work.app.queues(), concurrency=1) as worker:
             seen = [self.status(world, said)["status"]]
             while worker.once():
                 seen.append(self.status(world, said)["status"])
