@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import BinaryIO
 from hub.client import packs, unsent, workdir
 from hub.client.answers import Job, Refs
 from hub.client.errors import BadInput, LocalConflict, Refused
+from hub.client.file_index import FileIndex
 from hub.client.progress import Progress
 from hub.client.remember import remember
 from hub.client.sending import Move, send
@@ -155,7 +157,10 @@ def _read(wish: Wish, base: Workdir | None, progress: Progress) -> Tree:
 
     head = None if base is None else base.head
     tracked = None if head is None else packs.read_manifest(wish.directory, head)
-    return read_tree(wish.directory, hashed, rules=wish.rules, tracked=tracked or {})
+    with closing(FileIndex(wish.directory)) as index:
+        tree = read_tree(wish.directory, hashed, rules=wish.rules, tracked=tracked or {}, index=index)
+        index.save()
+    return tree
 
 
 def _snapshot(tree: Tree, now: datetime) -> Snapshot:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hub.client.errors import BadInput
+from hub.client.file_index import FileIndex
 from hub.client.ignores import Ignores
 from hub.records import Invalid, check_path
 
@@ -68,13 +69,14 @@ def read_tree(
     *,
     rules: bool = False,
     tracked: Collection[str] = (),
+    index: FileIndex | None = None,
 ) -> Tree:
     """Read and hash every file below `directory`; the same content gives the same Tree.
 
     Symlinks, sockets, pipes and devices are left out and listed; `.git`, `.muse` and `.packhouse` are left
     out; empty directories do not exist. With `rules`, what `.museignore` and `.gitignore` name is left out,
-    except the paths in `tracked`. `hashed` is told how many files of how many are read. Raises BadInput for a
-    name that is not UTF-8 and for what cannot be read.
+    except the paths in `tracked`. `hashed` is told how many files of how many are read. Files that `index` finds
+    unchanged are not hashed. Raises BadInput for a name that is not UTF-8 and for what cannot be read.
     """
     walk = _Walk(directory, Ignores.at_root(directory) if rules else Ignores(), frozenset(tracked))
     found: list[_Found] = []
@@ -88,7 +90,7 @@ def read_tree(
     skipped.sort(key=lambda item: item.path.encode())
     files = []
     for number, item in enumerate(found, start=1):
-        files.append(_hash(item))
+        files.append(_read(item, index))
         if hashed is not None:
             hashed(number, len(found))
     return Tree(tuple(files), tuple(skipped), walk.ignored)
@@ -179,14 +181,20 @@ def _check(path: str) -> None:
         raise BadInput(f"A file cannot be part of a snapshot: {error.sentence}.") from None
 
 
-def _hash(item: _Found) -> File:
+def _read(item: _Found, index: FileIndex | None) -> File:
     digest = hashlib.sha256()
     size = 0
     with open_regular(item.location, item.path) as file:
+        status = os.fstat(file.fileno())
+        known = None if index is None else index.find(item.path, status)
+        if known is not None:
+            return File(item.path, item.location, status.st_size, known)
         try:
             while chunk := file.read(MIB):
                 digest.update(chunk)
                 size += len(chunk)
         except OSError as error:
             raise BadInput(f"«{item.path}» cannot be read: {error.strerror}.") from None
+    if index is not None:
+        index.note(item.path, status, digest.hexdigest())
     return File(item.path, item.location, size, digest.hexdigest())
