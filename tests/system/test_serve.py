@@ -140,15 +140,6 @@ def test_body_that_pauses_is_told_so(port: int, token: str) -> None:
     assert b"TOO_SLOW" in said
 
 
-def test_connection_whose_bodies_keep_the_pace_serves_the_next_request(port: int, token: str) -> None:
-    head = b"POST /api/repositories HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 12\r\n"
-    with closing(say(port, b"")) as kept:
-        for status in (b" 201 ", b" 409 "):
-            kept.sendall(head % token.encode() + b"Content-Type: application/json\r\n\r\n")
-            kept.sendall(b'{"name":"a"}')
-            assert status in kept.recv(65536).splitlines()[0]
-
-
 def test_statement_that_waits_too_long_is_an_answer(port: int, committed_db: psycopg.Connection[Any]) -> None:
     committed_db.execute("LOCK TABLE hub.repository IN ACCESS EXCLUSIVE MODE")
     said = answer(say(port, b"GET /alice/data/refs HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
