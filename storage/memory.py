@@ -50,8 +50,16 @@ class _Parts:
 
 
 class _ShortReads(io.BytesIO):
+    """Reads `length` bytes of the content from `offset` on, without a copy of all of them."""
+
+    def __init__(self, content: bytes, offset: int, length: int) -> None:
+        super().__init__(content)
+        self.seek(offset)
+        self._end = offset + length
+
     def read(self, size: int | None = -1, /) -> bytes:
-        return super().read(SHORT_READ_BYTES if size is None or size < 0 else min(size, SHORT_READ_BYTES))
+        most = min(SHORT_READ_BYTES, self._end - self.tell())
+        return super().read(most if size is None or size < 0 else min(size, most))
 
 
 class MemoryStore(Store):
@@ -102,14 +110,14 @@ class MemoryStore(Store):
 
     def get(self, key: str) -> Body:
         found = self._object(key)
-        return Body(key, _ShortReads(found.content), found.stat.size, found.stat.etag)
+        return Body(key, _ShortReads(found.content, 0, found.stat.size), found.stat.size, found.stat.etag)
 
     def open_range(self, key: str, offset: int, length: int) -> Body:
         check_range(offset, length)
         found = self._object(key)
         if offset + length > found.stat.size:
             raise OutOfRange(key)
-        return Body(key, _ShortReads(found.content[offset : offset + length]), length, found.stat.etag)
+        return Body(key, _ShortReads(found.content, offset, length), length, found.stat.etag)
 
     def head(self, key: str) -> Stat:
         return self._object(key).stat

@@ -171,5 +171,5 @@ def test_the_page_shows_files_languages_and_downloads(world: World, history: His
     world.drain()
     page = world.client.get("/alice/data").get_data(as_text=True)
     assert "What &amp; why" in page
-    assert "Python 100.0 %" in page
+    assert 'Python <span class="quiet">100.0 %</span>' in page
     assert "/alice/data/archive/main.zip" in page
