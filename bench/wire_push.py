@@ -65,10 +65,10 @@ class Pushes:
         def push() -> None:
             head = None
             with counted() as self._sent, self._remote() as remote:
-                remote.refs()
+                inline_bytes = remote.refs().inline_bytes
                 for packed in packs:
                     move = Move("main", packed.head, head)
-                    self._push_id = send(remote, packed.file, packed.summary, move).push_id
+                    self._push_id = send(remote, packed.file, packed.summary, move, inline_bytes).push_id
                     head = packed.head
 
         meter.measure(

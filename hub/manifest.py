@@ -92,14 +92,17 @@ def snapshot_id(manifest: Mapping[str, str]) -> str:
     The empty manifest has the id of the empty object.
     """
     # NUL is the lowest character and no path holds one, so the order of the paths is the order of the rows.
-    return hashlib.sha256("\0".join(f"{path}\0{manifest[path]}" for path in sorted(manifest)).encode()).hexdigest()
+    paths = sorted(manifest)
+    ids = map(manifest.__getitem__, paths)
+    fields = itertools.chain.from_iterable(zip(paths, ids, strict=True))
+    return hashlib.sha256("\0".join(fields).encode()).hexdigest()
 
 
 def pack_rows(manifest: Mapping[str, str]) -> bytes:
     """The rows of a manifest, compact: two lengths, sorted paths each ended by NUL, the raw ids in order."""
     paths = sorted(manifest)
-    text = "".join(f"{path}\0" for path in paths).encode()
-    return _ROWS.pack(len(paths), len(text)) + text + bytes.fromhex("".join(manifest[path] for path in paths))
+    text = "\0".join([*paths, ""]).encode()
+    return _ROWS.pack(len(paths), len(text)) + text + bytes.fromhex("".join(map(manifest.__getitem__, paths)))
 
 
 def unpack_rows(raw: bytes, offset: int, field: str) -> tuple[dict[str, str], int]:

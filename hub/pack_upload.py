@@ -9,6 +9,7 @@ are wrong; whatever else a push is refused for, they stay for the next try, unti
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import BinaryIO
@@ -27,6 +28,8 @@ from storage import NotFound, Part, StorageError, Store
 from storage.store import PARTS_MAX
 
 MIB = 1024 * 1024
+INLINE_BYTES = 8 * MIB
+"""A pack up to this size may come with the push itself: less than what it costs to bring it back from the store."""
 PARTS_TOLD = 200
 """Missing parts of one answer; whoever has sent them asks again."""
 
@@ -146,11 +149,23 @@ def open_upload(services: Services, repository_id: UUID, mpack_id: str, file: Bi
             raise Invalid(
                 "mpack_key", "names a pack that was not uploaded whole; ask push/mpack/presign what is missing."
             )
-        limits = Limits(max_file=limit, max_object=services.settings.max_object_bytes)
-        return Opened(verify_pack(file, limits=limits, expect_id=mpack_id), found[0], etag)
+        return Opened(_verified(services, file, mpack_id), found[0], etag)
     except HubError:
         discard_upload(services, repository_id, mpack_id)
         raise
+
+
+def open_inline(services: Services, mpack_id: str, body: Iterable[bytes], file: BinaryIO) -> Opened:
+    """Write a pack that came with the push into `file` and verify it whole. Raises Invalid and TooLarge."""
+    file.writelines(body)
+    size = file.tell()
+    return Opened(_verified(services, file, mpack_id), size, None)
+
+
+def _verified(services: Services, file: BinaryIO, mpack_id: str) -> PackReader:
+    settings = services.settings
+    limits = Limits(max_file=settings.max_mpack_bytes, max_object=settings.max_object_bytes)
+    return verify_pack(file, limits=limits, expect_id=mpack_id)
 
 
 def too_large(size: int, limit: int) -> TooLarge:

@@ -80,11 +80,6 @@ def read_incoming(
     tip = history.only_tip(commits)
     if head is not None and head != tip:
         raise Invalid("head", "must be the newest commit of the pack.")
-    named: set[str] = set()
-    snapshot_ids: set[str] = set()
-    for snapshot in pack.snapshots():
-        snapshot_ids.add(snapshot.snapshot_id)
-        named.update(snapshot.manifest.values())
     return Incoming(
         branch=branch,
         tip=tip,
@@ -95,9 +90,9 @@ def read_incoming(
         mpack_id=mpack_id,
         size=size,
         commits=commits,
-        snapshot_ids=snapshot_ids,
-        named_objects=named,
-        object_ids=[entry.entity_id for entry in pack.entries if entry.kind is Kind.OBJECT],
+        snapshot_ids=set(pack.ids(Kind.SNAPSHOT)),
+        named_objects=pack.named_objects(),
+        object_ids=pack.ids(Kind.OBJECT),
     )
 
 
@@ -226,5 +221,5 @@ def _write_mpacks(session: Session, repository_id: UUID, incoming: Incoming) -> 
         .on_conflict_do_nothing()
     )
     take_back(session, repository_id, incoming.mpack_id, "live")
-    adopted = adopt_staged(session, repository_id, incoming.named_objects)
+    adopted = adopt_staged(session, repository_id, incoming.named_objects.difference(incoming.object_ids))
     return [incoming.mpack_id, *(mpack_id for mpack_id in adopted if mpack_id != incoming.mpack_id)]

@@ -16,12 +16,16 @@ PUSH_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 @dataclass(frozen=True, slots=True)
 class Refs:
-    """The branches of a repository. `snapshots` names the head's snapshot where the hub tells it."""
+    """The branches of a repository. `snapshots` names the head's snapshot where the hub tells it.
+
+    A pack of at most `inline_bytes` may come along with its push.
+    """
 
     repo_id: str
     default_branch: str | None
     branch_heads: dict[str, str]
     snapshots: dict[str, str]
+    inline_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +109,15 @@ ADVICE: dict[int | str, str] = {
 
 def parse_refs(fields: Mapping[str, Any]) -> Refs:
     """Check the answer of `GET refs`."""
-    snapshots = fields.get("snapshots")
+    snapshots, inline = fields.get("snapshots"), fields.get("inline_bytes", 0)
+    if not isinstance(inline, int) or isinstance(inline, bool):
+        raise unexpected("inline_bytes", "a number of bytes")
     return Refs(
         text(fields.get("repo_id")),
         optional_text(fields, "default_branch"),
         take_heads(fields, "branch_heads"),
         {} if snapshots is None else take_heads(fields, "snapshots"),
+        inline,
     )
 
 

@@ -57,14 +57,16 @@ class Calls:
         self,
         method: str,
         url: str,
-        payload: Mapping[str, Any] | None = None,
+        payload: Mapping[str, Any] | bytes | None = None,
         *,
         read_seconds: float | None = None,
     ) -> dict[str, Any]:
-        """Ask `url`, which must lie at the hub; return the answer's JSON object."""
+        """Ask `url`, which must lie at the hub; return the answer's JSON object. A payload of bytes is a pack."""
         headers = {"Accept": "application/json"}
-        body = None
-        if payload is not None:
+        body = payload if isinstance(payload, bytes) else None
+        if body is not None:
+            headers["Content-Type"] = "application/x-mpack"
+        elif payload is not None:
             headers["Content-Type"] = "application/json"
             body = json.dumps(payload, ensure_ascii=False).encode()
         if self._token is not None:

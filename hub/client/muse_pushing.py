@@ -52,7 +52,8 @@ def push_muse(
     head = store.head(named)
     if store.commit(head) is None:
         raise BadInput(f"The Muse repository lacks commit {head}; `muse verify` looks for more.")
-    heads = remote.refs().branch_heads
+    refs = remote.refs()
+    heads = refs.branch_heads
     there = heads.get(named)
     if there == head:
         return MusePushResult(remote.url, named, head, 0, 0, 0, None, ())
@@ -69,8 +70,8 @@ def push_muse(
     # A new branch at a commit that the hub has: the pack brings that commit again.
     commits = [commit for commit_id, commit in mine.items() if commit_id not in held] or [mine[head]]
     with tempfile.TemporaryFile() as file:
-        summary = _write_pack(file, store, remote, commits, progress)
-        pushed = send(remote, file, summary, Move(named, head, there, force=force))
+        summary = _write_pack(file, store, remote if heads else None, commits, progress)
+        pushed = send(remote, file, summary, Move(named, head, there, force=force), refs.inline_bytes)
     return MusePushResult(
         remote.url, named, head, len(commits), summary.objects, summary.size, pushed.push_id, pushed.jobs
     )
@@ -95,25 +96,28 @@ def _ancestry(store: MuseStore, tips: Iterable[str]) -> dict[str, Commit]:
 
 
 def _write_pack(
-    out: BinaryIO, store: MuseStore, remote: Remote, commits: list[Commit], progress: Progress
+    out: BinaryIO, store: MuseStore, remote: Remote | None, commits: list[Commit], progress: Progress
 ) -> PackSummary:
-    """Write commits, oldest first, their snapshots, and those of their objects that the hub lacks."""
-    snapshot_ids = list(dict.fromkeys(commit.snapshot_id for commit in commits))
+    """Write commits, oldest first, their snapshots, and those of their objects that the hub lacks.
+
+    `remote` None: the hub's repository is empty, so it lacks all of them.
+    """
     first: dict[str, tuple[str, int]] = {}
-    for number, snapshot_id in enumerate(snapshot_ids):
-        for path, object_id in store.snapshot(snapshot_id).manifest.items():
-            first.setdefault(object_id, (path, number))
-    first.pop(EMPTY_OBJECT_ID, None)
-    missing = remote.filter_objects(first)
-    progress.begin("Packing", len(missing))
     writer = PackWriter(out)
     try:
+        # Before the objects, so that each is read and checked once: one manifest takes longer than a hundred objects.
+        for number, snapshot_id in enumerate(dict.fromkeys(commit.snapshot_id for commit in commits)):
+            snapshot = store.snapshot(snapshot_id)
+            writer.add_snapshot(snapshot)
+            for path, object_id in snapshot.manifest.items():
+                first.setdefault(object_id, (path, number))
+        first.pop(EMPTY_OBJECT_ID, None)
+        missing = set(first) if remote is None else remote.filter_objects(first)
+        progress.begin("Packing", len(missing))
         for done, object_id in enumerate(sorted(missing, key=first.__getitem__), start=1):
             with store.open_object(object_id, first[object_id][0]) as content:
                 writer.add_object(object_id, content)
             progress.at(done)
-        for snapshot_id in snapshot_ids:
-            writer.add_snapshot(store.snapshot(snapshot_id))
         for commit in commits:
             writer.add_commit(commit)
         summary = writer.finish()

@@ -87,7 +87,7 @@ class MuseStore:
 
     def open_object(self, object_id: str, path: str) -> BinaryIO:
         """Open an object, `path` being a file that has it. Raises BadInput when it is not here."""
-        location = self._root / "objects" / object_id[:2] / object_id[2:]
+        location = self._root.joinpath("objects", object_id[:2], object_id[2:])
         if not location.is_file():
             raise BadInput(
                 f"The Muse repository lacks object {object_id}, the content of «{path}»; `muse verify` looks for more."

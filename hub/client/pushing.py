@@ -115,7 +115,7 @@ def push_directory(
     commit = _commit(refs, snapshot, parent, branch, wish, at)
     with tempfile.TemporaryFile() as file:
         summary = _write_pack(file, _objects_to_send(remote, tree), snapshot, commit, progress)
-        pushed = send(remote, file, summary, Move(branch, commit.commit_id, head, force=wish.force))
+        pushed = send(remote, file, summary, Move(branch, commit.commit_id, head, force=wish.force), refs.inline_bytes)
     unsent.end(wish.directory)
     note = remember(wish.directory, Workdir(remote.url, branch, commit.commit_id), (snapshot, commit))
     return PushResult(

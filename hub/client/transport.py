@@ -130,6 +130,21 @@ class Remote:
         }
         return answers.parse_pushed(self._call("POST", "push/mpack", asked, read_seconds=PUSH_READ_SECONDS))
 
+    def push_inline(
+        self, mpack_id: str, pack: bytes, branch: str, head: str, *, expected_head: str | None, force: bool = False
+    ) -> Pushed:
+        """Move `branch` to `head`, a commit of the pack that comes along. Otherwise as `push`."""
+        asked = {
+            "mpack_key": f"mpacks/{mpack_id}",
+            "branch": branch,
+            "head": head,
+            "force": "true" if force else "false",
+            "expected_head": expected_head or "",
+        }
+        self._calls.progress.begin("Pushing", None)
+        path = f"push/mpack?{urlencode(asked)}"
+        return answers.parse_pushed(self._call("POST", path, pack, read_seconds=PUSH_READ_SECONDS))
+
     def push_status(self, push_id: str) -> PushStatus:
         """Ask where a push stands."""
         return answers.parse_push_status(self._call("GET", f"pushes/{quote(push_id, safe='')}"))
@@ -176,7 +191,7 @@ class Remote:
         self,
         method: str,
         path: str,
-        payload: Mapping[str, Any] | None = None,
+        payload: Mapping[str, Any] | bytes | None = None,
         *,
         read_seconds: float | None = None,
     ) -> dict[str, Any]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flask_sqlalchemy import SQLAlchemy
 from sqlalchemy import LargeBinary, MetaData
 from sqlalchemy.engine import Dialect
 from sqlalchemy.orm import DeclarativeBase
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.types import TypeDecorator, UserDefinedType
+
+from hub.models.sets import Ids
 
 
 class Base(DeclarativeBase):
@@ -38,6 +41,26 @@ class Digest(TypeDecorator[str]):
     def process_result_value(self, value: Any, _dialect: Dialect) -> str | None:
         """Bytes to hex."""
         return None if value is None else bytes(value).hex()
+
+
+class Digests(UserDefinedType[list[str]]):
+    """Many ids in one column of type `bytea[]`, sent in the binary form of `Ids`."""
+
+    cache_ok = True
+
+    def get_col_spec(self, **_: Any) -> str:
+        """Postgres' name of the type."""
+        return "BYTEA[]"
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[list[str] | None], Ids | None]:
+        """Hex to bytes."""
+        del dialect
+        return lambda value: None if value is None else Ids(map(bytes.fromhex, value))
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], list[str] | None]:
+        """Bytes to hex."""
+        del dialect, coltype
+        return lambda value: None if value is None else [bytes(item).hex() for item in value]
 
 
 def driver_url(database_url: str) -> str:

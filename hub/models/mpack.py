@@ -6,10 +6,9 @@ from datetime import datetime
 from uuid import UUID
 
 from sqlalchemy import BigInteger, DateTime, FetchedValue, ForeignKey, SmallInteger
-from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
-from hub.models.base import Digest, Model
+from hub.models.base import Digest, Digests, Model
 
 
 class Mpack(Model):
@@ -21,7 +20,7 @@ class Mpack(Model):
     mpack_id: Mapped[str] = mapped_column(Digest, primary_key=True)
     state: Mapped[str]
     size: Mapped[int] = mapped_column(BigInteger)
-    object_ids: Mapped[list[str] | None] = mapped_column(ARRAY(Digest), deferred=True)
+    object_ids: Mapped[list[str] | None] = mapped_column(Digests, deferred=True)
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=FetchedValue())
     indexed_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
 

@@ -51,8 +51,15 @@ class Entries(Sequence[Entry]):
 
     def of_block(self, block: Block) -> Iterator[Entry]:
         """Walk the entries of one block in order."""
-        for number in range(block.first_entry, block.first_entry + block.entry_count):
-            yield self._entry(block, number)
+        for raw_id, offset, length in self.spans(block):
+            yield Entry(block.kind, raw_id.hex(), block.number, offset, length)
+
+    def spans(self, block: Block) -> Iterator[tuple[bytes, int, int]]:
+        """Give (id as 32 bytes, first byte in the raw block, raw length) of the entries of one block in order."""
+        first, end = block.first_entry, block.first_entry + block.entry_count
+        ids = self._ids[first * ID_BYTES : end * ID_BYTES].tobytes()
+        raw_ids = (ids[at : at + ID_BYTES] for at in range(0, len(ids), ID_BYTES))
+        return zip(raw_ids, self._offsets[first:end], self._lengths[first:end], strict=True)
 
     def raw_id(self, number: int) -> bytes:
         """The id of entry `number` as 32 bytes."""

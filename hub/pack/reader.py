@@ -14,7 +14,7 @@ from hub.pack.blocks import check_stored, raw_chunks
 from hub.pack.content import check_content
 from hub.pack.format import CHUNK, FOOTER_SIZE, Block, Entry, Kind, Limits
 from hub.pack.index import parse_footer, parse_index
-from hub.pack.snapshots import unpack_snapshots
+from hub.pack.snapshots import named_objects, unpack_snapshots
 from hub.records import Commit, Snapshot, parse_commit
 
 if TYPE_CHECKING:
@@ -137,6 +137,18 @@ class PackReader:
         """Every snapshot, checked, in file order. Raises Invalid."""
         for block in self._of_kind(Kind.SNAPSHOT):
             yield from block_snapshots(self.raw_block(block), self.entries.of_block(block))
+
+    def ids(self, kind: Kind) -> list[str]:
+        """The ids of a kind, in file order."""
+        return [raw_id.hex() for block in self._of_kind(kind) for raw_id, _, _ in self.entries.spans(block)]
+
+    def named_objects(self) -> set[str]:
+        """Every object that a snapshot of the pack names. For a pack whose snapshots have been checked."""
+        named: set[str] = set()
+        for block in self._of_kind(Kind.SNAPSHOT):
+            raw = self.raw_block(block)
+            named |= named_objects(raw[at : at + length] for _, at, length in self.entries.spans(block))
+        return named
 
     def _of_kind(self, kind: Kind) -> Iterator[Block]:
         return (block for block in self.blocks if block.kind is kind)

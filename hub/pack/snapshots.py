@@ -50,16 +50,16 @@ def unpack_snapshots(entries: Iterable[tuple[str, bytes]]) -> Iterator[Snapshot]
         yield make_snapshot(entity_id, dict(base), created_at, field)
 
 
+def named_objects(raws: Iterable[bytes]) -> set[str]:
+    """Every object that the snapshots of one block name, from their raw bytes, which have been checked.
+
+    What a snapshot does not put itself, one before it in the block has put.
+    """
+    return {object_id for raw in raws for object_id in _unpack_put(raw, "snapshots")[2].values()}
+
+
 def _unpack(raw: bytes, base: dict[str, str] | None, field: str) -> tuple[str, dict[str, str]]:
-    if len(raw) < _HEAD.size:
-        raise Invalid(field, "ends inside its head")
-    form, length = _HEAD.unpack_from(raw)
-    start = _HEAD.size + length
-    try:
-        created_at = raw[_HEAD.size : start].decode("ascii")
-    except UnicodeDecodeError:
-        raise Invalid(f"{field}.created_at", "must be ASCII text") from None
-    put, end = unpack_rows(raw, start, field)
+    form, created_at, put, end = _unpack_put(raw, field)
     for path in put:
         check_path(path, f"{field}.manifest")
     if form == _WHOLE:
@@ -73,6 +73,20 @@ def _unpack(raw: bytes, base: dict[str, str] | None, field: str) -> tuple[str, d
     if end != len(raw):
         raise Invalid(field, f"has {len(raw) - end} bytes after its end")
     return created_at, manifest
+
+
+def _unpack_put(raw: bytes, field: str) -> tuple[int, str, dict[str, str], int]:
+    """The form, created_at, the rows that are put, and where they end."""
+    if len(raw) < _HEAD.size:
+        raise Invalid(field, "ends inside its head")
+    form, length = _HEAD.unpack_from(raw)
+    start = _HEAD.size + length
+    try:
+        created_at = raw[_HEAD.size : start].decode("ascii")
+    except UnicodeDecodeError:
+        raise Invalid(f"{field}.created_at", "must be ASCII text") from None
+    put, end = unpack_rows(raw, start, field)
+    return form, created_at, put, end
 
 
 def _unpack_removed(raw: bytes, offset: int, field: str) -> tuple[list[str], int]:

@@ -37,9 +37,7 @@ def verify_pack(file: BinaryIO, *, limits: Limits, expect_id: str | None = None)
     for block in reader.blocks:
         stored = _digested(reader.stored_chunks(block), digest)
         if block.kind is Kind.OBJECT:
-            for _, content in check_object_block(reader, block, stored):
-                for _ in content:
-                    pass
+            _check_objects(reader, block, stored)
             continue
         raw = b"".join(raw_chunks(check_stored(stored, block), block))
         if block.kind is Kind.SNAPSHOT:
@@ -84,13 +82,27 @@ def check_object_block(
         entry = reader.entries[block.first_entry]
         yield entry, check_content(raw, entry.entity_id)
         return
-    data = b"".join(raw)
+    data = _check_shared(reader, block, b"".join(raw))
     for entry in reader.entries.of_block(block):
-        content = data[entry.offset : entry.offset + entry.raw_length]
-        real = hashlib.sha256(content).hexdigest()
-        if real != entry.entity_id:
-            raise Invalid(f"objects[{entry.entity_id}]", f"its content has the id {real}")
-        yield entry, (content,)
+        yield entry, (data[entry.offset : entry.offset + entry.raw_length],)
+
+
+def _check_objects(reader: PackReader, block: Block, stored: Iterable[bytes]) -> None:
+    raw = raw_chunks(check_stored(stored, block), block)
+    if block.entry_count > 1:
+        _check_shared(reader, block, b"".join(raw))
+        return
+    for _ in check_content(raw, reader.entries[block.first_entry].entity_id):
+        pass
+
+
+def _check_shared(reader: PackReader, block: Block, data: bytes) -> bytes:
+    """Return `data`, the raw bytes of a block with several objects, if each of them has its id."""
+    for raw_id, offset, length in reader.entries.spans(block):
+        real = hashlib.sha256(data[offset : offset + length])
+        if real.digest() != raw_id:
+            raise Invalid(f"objects[{raw_id.hex()}]", f"its content has the id {real.hexdigest()}")
+    return data
 
 
 def _open(file: BinaryIO, limits: Limits) -> tuple[PackReader, FileSource]:

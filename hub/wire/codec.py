@@ -14,6 +14,7 @@ from hub.manifest import ID_BYTES, check_id
 
 MSGPACK = "application/x-msgpack"
 JSON = "application/json"
+MPACK = "application/x-mpack"
 API = "/api/"
 CHUNK_BYTES = 256 * 1024
 SMALL_BYTES = 16 * 1024 * 1024

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from flask import Blueprint, Response
+from flask import Blueprint, Response, request
 
 from hub.auth import Right
 from hub.fetch import fetch_mpack
 from hub.keys import mpack_id_of, mpack_key
 from hub.manifest import check_id
 from hub.mending import mend_pack
-from hub.pack_upload import InParts, abort_upload, discard_upload, next_upload, open_upload, too_large
+from hub.pack_upload import (
+    INLINE_BYTES,
+    InParts,
+    abort_upload,
+    discard_upload,
+    next_upload,
+    open_inline,
+    open_upload,
+    too_large,
+)
 from hub.push import Lease, Receipt, check_place, read_incoming, receive
 from hub.pushes import push_status, read_jobs, repeated_push
 from hub.records import check_branch
-from hub.wire.codec import answer, read_map, take_count, take_flag, take_ids, take_text
+from hub.wire.codec import MPACK, answer, body, read_map, take_count, take_flag, take_ids, take_text
 from hub.wire.context import hub, opened
 from hub.wire.signed import download_from, part_to, upload_to
 from storage import Upload
@@ -84,34 +94,53 @@ def abort(owner: str, slug: str) -> Response:
 
 @wire.post("/push/mpack")
 def push(owner: str, slug: str) -> Response:
-    """Verify the uploaded pack and move the branch. A repeat of a finished push answers the same again."""
+    """Verify the pack, uploaded before or in the body, and move the branch.
+
+    A repeat of a finished push answers the same again.
+    """
     repository = opened(owner, slug, Right.WRITE)
-    services = hub().services
-    data = read_map()
+    services, repository_id = hub().services, repository.repository_id
+    inline = request.mimetype == MPACK
+    data = _read_query() if inline else read_map()
     mpack_id = mpack_id_of(data.get("mpack_key"))
     branch = check_branch(take_text(data, "branch"))
     head = check_id(data.get("head"), "head")
-    receipt = repeated_push(services, repository.repository_id, branch=branch, head=head, mpack_id=mpack_id)
+    force, lease = take_flag(data, "force"), _lease(data)
+    receipt = repeated_push(services, repository_id, branch=branch, head=head, mpack_id=mpack_id)
     if receipt is None:
         with tempfile.TemporaryFile() as file:
-            found = open_upload(services, repository.repository_id, mpack_id, file)
+            if inline:
+                found = open_inline(services, mpack_id, _inline_body(), file)
+            else:
+                found = open_upload(services, repository_id, mpack_id, file)
             incoming = read_incoming(
-                found.pack,
-                file,
-                mpack_id=mpack_id,
-                size=found.size,
-                branch=branch,
-                force=take_flag(data, "force"),
-                lease=_lease(data),
-                head=head,
+                found.pack, file, mpack_id=mpack_id, size=found.size, branch=branch, force=force, lease=lease, head=head
             )
             incoming = replace(incoming, upload_etag=found.upload_etag)
-            if mend_pack(services, hub().work, repository.repository_id, incoming):
-                receipt = repeated_push(services, repository.repository_id, branch=branch, head=head, mpack_id=mpack_id)
+            if mend_pack(services, hub().work, repository_id, incoming):
+                receipt = repeated_push(services, repository_id, branch=branch, head=head, mpack_id=mpack_id)
             if receipt is None:
-                receipt = receive(services, hub().work, repository.pusher, repository.repository_id, incoming)
-        discard_upload(services, repository.repository_id, mpack_id)
+                receipt = receive(services, hub().work, repository.pusher, repository_id, incoming)
+        if not inline:
+            discard_upload(services, repository_id, mpack_id)
     return answer(_receipt(receipt))
+
+
+def _read_query() -> dict[str, Any]:
+    """The fields of a push whose body is the pack; `expected_head` empty: the branch must not exist."""
+    data: dict[str, Any] = dict(request.args)
+    if "force" in data:
+        data["force"] = {"true": True, "false": False}.get(data["force"])
+    if data.get("expected_head") == "":
+        data["expected_head"] = None
+    return data
+
+
+def _inline_body() -> Iterator[bytes]:
+    limit = min(INLINE_BYTES, hub().services.settings.max_mpack_bytes)
+    stream = body(limit, "ask push/mpack/presign where a larger pack goes.")
+    while chunk := stream.read():
+        yield chunk
 
 
 @wire.get("/pushes/<uuid:push_id>")

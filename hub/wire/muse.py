@@ -16,6 +16,7 @@ from hub.held import held_objects
 from hub.models.history import branch_heads, generations, head_snapshots
 from hub.models.sets import BITE
 from hub.pack.reader import FileSource, PackReader
+from hub.pack_upload import INLINE_BYTES
 from hub.push import read_incoming, receive
 from hub.staging import stage_objects
 from hub.uploads import collect_uploads, presign_objects
@@ -47,6 +48,7 @@ def refs(owner: str, slug: str) -> Response:
             "default_branch": default,
             "branch_heads": ordered,
             "snapshots": trees,
+            "inline_bytes": INLINE_BYTES,
         }
     )
 

@@ -105,6 +105,7 @@ def test_bytes_go_straight_to_the_store_and_back(
         links.append(answer.url or "")
         return answer
 
+    monkeypatch.setattr("hub.wire.muse.INLINE_BYTES", 0)
     monkeypatch.setattr(remote, "presign", presigned)
     monkeypatch.setattr(remote, "fetch_mpack", offered)
     push(remote, work)
@@ -114,8 +115,9 @@ def test_bytes_go_straight_to_the_store_and_back(
 
 
 def test_hub_that_cannot_presign_moves_the_bytes_itself(
-    new_world: Callable[..., World], work: Path, tmp_path: Path
+    new_world: Callable[..., World], work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("hub.wire.muse.INLINE_BYTES", 0)
     world = new_world()
     with served(world) as address, Remote(address, world.token) as remote:
         push(remote, work)
@@ -250,15 +252,15 @@ def test_branch_that_moves_during_the_push_is_a_conflict(
 ) -> None:
     push(remote, work)
     other = numbered(tmp_path / "other", 3)
-    presign = remote.presign
+    send_along = remote.push_inline
     theirs: list[PushResult] = []
 
-    def slow(*arguments: Any) -> Any:
-        monkeypatch.setattr(remote, "presign", presign)
+    def slow(*arguments: Any, **named: Any) -> Any:
+        monkeypatch.setattr(remote, "push_inline", send_along)
         theirs.append(push(remote, other))
-        return presign(*arguments)
+        return send_along(*arguments, **named)
 
-    monkeypatch.setattr(remote, "presign", slow)
+    monkeypatch.setattr(remote, "push_inline", slow)
     (work / "README").write_bytes(b"mine\n")
     before = workdir.load(work)
     with pytest.raises(Refused) as caught:

@@ -1,9 +1,11 @@
+import hashlib
 import io
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -40,8 +42,10 @@ class Hub:
         snapshots: dict[str, str] | None = None,
         missing: list[str] | None = None,
         held: bool = False,
+        inline_bytes: int = 0,
     ) -> None:
         refs = {"repo_id": "r", "default_branch": "main", "branch_heads": heads or {}, "snapshots": snapshots or {}}
+        refs["inline_bytes"] = inline_bytes
         self.server.on("GET", "refs", answer(refs))
         self.server.on("POST", "filter-objects", answer({"missing": missing or []}))
         upload = None if held else {"method": "PUT", "url": f"{self.server.root}/up", "headers": {}}
@@ -199,6 +203,41 @@ def test_directory_that_cannot_be_written_is_pushed_all_the_same(
     result = push(remote, work)
     assert result.push_id == "p1"
     assert "Permission denied" in result.note
+
+
+def test_small_pack_comes_along_with_the_push(hub: Hub, remote: Remote, work: Path) -> None:
+    hub.prepare(missing=all_missing(work), heads={"main": HEAD}, inline_bytes=1_000_000)
+    result = push(remote, work)
+    asked = hub.server.asked[-1]
+    assert [(one.method, one.path.split("?")[0]) for one in hub.server.asked] == [
+        ("GET", "/ada/notes/refs"),
+        ("POST", "/ada/notes/filter-objects"),
+        ("POST", "/ada/notes/push/mpack"),
+    ]
+    assert asked.headers["Content-Type"] == "application/x-mpack"
+    fields = {name: values[0] for name, values in parse_qs(asked.path.partition("?")[2]).items()}
+    mpack_id = hashlib.sha256(asked.body).hexdigest()
+    assert fields == {
+        "mpack_key": f"mpacks/{mpack_id}",
+        "branch": "main",
+        "head": result.commit_id,
+        "force": "false",
+        "expected_head": HEAD,
+    }
+    verify_pack(io.BytesIO(asked.body), limits=Limits(), expect_id=mpack_id)
+
+
+def test_larger_pack_than_the_hub_takes_along_is_uploaded(hub: Hub, remote: Remote, work: Path) -> None:
+    hub.prepare(missing=all_missing(work), inline_bytes=10)
+    push(remote, work)
+    assert len(list(hub.pack().commits())) == 1
+
+
+def test_pack_that_something_on_the_way_finds_too_large_is_uploaded(hub: Hub, remote: Remote, work: Path) -> None:
+    hub.server.on("POST", "push/mpack", Reply(413, b"<html>", {"Content-Type": "text/html"}))
+    hub.prepare(missing=all_missing(work), inline_bytes=1_000_000)
+    assert push(remote, work).push_id == "p1"
+    assert len(list(hub.pack().commits())) == 1
 
 
 def test_expired_upload_link_is_renewed(hub: Hub, remote: Remote, work: Path) -> None:

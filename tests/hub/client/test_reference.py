@@ -31,7 +31,7 @@ SECTIONS = {
     match[1]: match[2]
     for match in re.finditer(r"^### `packhouse (.+?)`\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL)
 }
-NOT_TOLD = {"note", "entries", "snapshots"}
+NOT_TOLD = {"note", "entries", "snapshots", "inline_bytes"}
 RESULTS = {
     "login": (Whoami,),
     "repo create": (RepositoryInfo,),
