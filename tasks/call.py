@@ -10,7 +10,7 @@ from uuid import UUID
 
 from tasks.errors import PayloadError
 from tasks.job import DEDUP_MODES, PASS_RESULTS, NewJob
-from tasks.options import ATTEMPTS_MAX, LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, check_name, check_number
+from tasks.options import ATTEMPTS_MAX, LEASE_SECONDS_MAX, LEASE_SECONDS_MIN, NAME_RULE, check_number, is_name
 from tasks.payload import check_instant, check_seconds, check_word
 from tasks.result import AsyncResult, uuid_of
 
@@ -58,8 +58,8 @@ def _check_arguments(args: object, kwargs: object) -> None:
 
 
 def _check(given: Mapping[str, Any]) -> None:
-    if "queue" in given:
-        check_name(given["queue"], "queue")
+    if "queue" in given and not is_name(given["queue"]):
+        raise PayloadError("queue", f"must be {NAME_RULE}")
     if "lease" in given:
         check_number("lease", given["lease"], LEASE_SECONDS_MIN, LEASE_SECONDS_MAX)
     if "max_attempts" in given:

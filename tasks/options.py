@@ -139,13 +139,21 @@ def refuse(call: str, given: Mapping[str, Any], known: Iterable[str]) -> None:
         raise UnknownOption(name, f"{call} has no such option; known are {', '.join(sorted(known))}")
 
 
+NAME_RULE = (
+    "words of ASCII letters, digits and underscores with dots between them, e.g. 'mpack.index', "
+    f"at most {NAME_LENGTH_MAX} characters"
+)
+
+
+def is_name(name: object) -> bool:
+    """Whether a task or a queue may have this name, see NAME_RULE."""
+    return isinstance(name, str) and len(name) <= NAME_LENGTH_MAX and TASK_NAME.fullmatch(name) is not None
+
+
 def check_name(name: str, what: str = "task name") -> str:
     """Return `name`, or raise ValueError: dotted words of ASCII, at most 200 characters."""
-    if not isinstance(name, str) or not TASK_NAME.fullmatch(name) or len(name) > NAME_LENGTH_MAX:
-        raise ValueError(
-            f"{what} {name!r}: write words of ASCII letters, digits and underscores with dots between them, "
-            f"e.g. 'mpack.index', at most {NAME_LENGTH_MAX} characters"
-        )
+    if not is_name(name):
+        raise ValueError(f"{what} {name!r}: write {NAME_RULE}")
     return name
 
 

@@ -90,9 +90,9 @@ def test_refused_push_teaches_nothing(world: World, history: History) -> None:
     tree = snapshot({"lost": "ab" * 32})
     offer = Offer([commit(tree, repo_id=UUID_1, structured_delta={"domain": "midi"})], [tree], branch="trunk")
     assert push(world, "mpack", offer).status_code == 422
-    assert said(world) | {"snapshots": {}} == {
+    assert said(world) | {"snapshots": {}, "inline_bytes": 0} == {
         "repo_id": str(world.repository_id), "domain": "code", "default_branch": "main", "branch_heads": {},
-        "snapshots": {},
+        "snapshots": {}, "inline_bytes": 0,
     }  # fmt: skip
 
 
