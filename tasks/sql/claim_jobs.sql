@@ -37,9 +37,10 @@ WITH clock AS MATERIALIZED (
     SET status = 'running',
         claim_token = md5(clock.random || j.job_id::text)::uuid,
         claimed_by = %(worker)s::text,
-        claimed_at = clock.now,
+        -- A join that was committed between the look at the clock and the lock came before this run.
+        claimed_at = GREATEST(clock.now, j.coalesced_at),
         heartbeat_at = clock.now,
-        started_at = clock.now,
+        started_at = GREATEST(clock.now, j.coalesced_at),
         lease_expires_at = clock.now + make_interval(secs => j.lease_seconds),
         attempt_count = j.attempt_count + 1,
         claim_count = j.claim_count + 1

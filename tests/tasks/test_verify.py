@@ -29,6 +29,15 @@ def test_a_whole_history_has_no_violation(db: Db) -> None:
     assert verify(db) == []
 
 
+def test_a_join_committed_between_the_claims_clock_and_its_lock_came_before_the_run(db: Db) -> None:
+    enqueue(db, dedup_key="k")
+    enqueue(db, dedup_key="k", now=1.5)
+    held = claim_one(db, now=1)
+    assert held.claimed_at == at(1.5)
+    queue.finish_job(db, held.ref, now=at(1.2))
+    assert verify(db) == []
+
+
 @pytest.mark.parametrize(
     ("damage", "rule"),
     [
