@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
-from hub.embedded.objectstore import ObjectStore
+from hub.embedded.objectstore import PROBE, ObjectStore
 from hub.embedded.ports import LOOPBACK, listen
 from hub.embedded.postgres import Postgres
 from hub.embedded.processes import Child, clear_leftover
@@ -86,6 +86,9 @@ class Supervisor:
         )
         with closing(S3Store(bucket)) as store:
             store.ensure_bucket()
+            if self.s3 is not None:
+                # The first write to a bucket makes its volume, and a large one waits a second for that.
+                store.put(PROBE, b"ready")
 
     def migrate(self, upgrade: Callable[[str], None]) -> None:
         """Bring the database to the newest schema with `upgrade(database_url)`."""

@@ -68,6 +68,16 @@ def test_named_servers_replace_the_embedded_ones_each_by_itself(state: State) ->
     assert s3.s3 is None
 
 
+@pytest.mark.integration
+def test_bucket_has_its_volume_before_the_first_push(state: State) -> None:
+    hub = Supervisor(state, {"DATABASE_URL": ELSEWHERE["DATABASE_URL"]})
+    try:
+        hub.start_servers()
+        assert list(state.folder("s3/data").glob(f"{hub.settings.s3_bucket}_*.dat"))
+    finally:
+        hub.stop()
+
+
 @pytest.mark.parametrize("name", ["S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"])
 def test_keys_without_their_server_are_refused_by_name(state: State, name: str) -> None:
     with pytest.raises(SettingsError, match="S3_ENDPOINT_URL must be set as well"):
