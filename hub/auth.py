@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import IntEnum
 from uuid import UUID, uuid4
 
-from sqlalchemy import false, func, or_, select, update
+from sqlalchemy import ColumnElement, false, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from hub.errors import Forbidden, Missing, Unauthenticated
@@ -109,18 +109,26 @@ def authenticate(
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or not token.strip():
         raise Unauthenticated("The Authorization header must be: Bearer TOKEN.")
+    caller = _find_caller(session, Token.token_hash == token_hash(token.strip()), address, via)
+    if caller is None:
+        raise Unauthenticated("This token is unknown, expired or revoked; ask the operator for a new one.")
+    return caller
+
+
+def _find_caller(session: Session, is_token: ColumnElement[bool], address: str | None, via: str) -> Caller | None:
+    """Who has this token, while it is good."""
     noted = func.coalesce(Token.used_at > func.now() - USED_EVERY, false()).label("noted")
     row = session.execute(
         select(Principal.principal_id, Principal.name, Principal.is_superuser, Token, noted)
         .join(Token, Token.principal_id == Principal.principal_id)
         .where(
-            Token.token_hash == token_hash(token.strip()),
+            is_token,
             Token.revoked_at.is_(None),
             or_(Token.expires_at.is_(None), Token.expires_at > func.now()),
         )
     ).one_or_none()
     if row is None:
-        raise Unauthenticated("This token is unknown, expired or revoked; ask the operator for a new one.")
+        return None
     return Caller(
         principal_id=row.principal_id,
         name=row.name,
@@ -177,6 +185,15 @@ def open_repository(session: Session, caller: Caller | None, owner: str, slug: s
     if caller is None:
         raise Unauthenticated(f"A token is needed to {need.name.lower()} in {owner}/{slug}.")
     raise Forbidden(f"{caller.name} has no right to {need.name.lower()} in {owner}/{slug}, or the token gives none.")
+
+
+def still_may_write(session: Session, token_id: UUID, repository_id: UUID) -> bool:
+    """Whether a token that was given an upload URL is still good, and still lets its principal write here."""
+    caller = _find_caller(session, Token.token_id == token_id, None, "transfer")
+    repository = session.get(Repository, repository_id)
+    if caller is None or repository is None or repository.deleted_at is not None:
+        return False
+    return right_of(session, caller, repository) >= Right.WRITE
 
 
 def require_token(caller: Caller | None, need: Right, *, whole: bool = True) -> Caller:

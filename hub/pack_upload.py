@@ -18,7 +18,7 @@ from uuid import UUID
 from sqlalchemy import select
 
 from hub.errors import HubError, Invalid, TooLarge
-from hub.keys import STAGING, archive_key, staging_key
+from hub.keys import archive_key, staging_key
 from hub.models import Mpack
 from hub.pack.format import Limits
 from hub.pack.reader import PackReader
@@ -191,8 +191,11 @@ def abort_upload(services: Services, repository_id: UUID, mpack_id: str) -> None
 
 
 def abort_old_uploads(archive: Store, before: datetime) -> int:
-    """Abort the uploads in parts that were begun before then and never completed; how many. For gc."""
-    old = [upload for upload in archive.list_uploads(STAGING) if upload.created_at < before]
+    """Abort the uploads in parts that were begun before then and never completed, by clients or by the hub itself.
+
+    How many they were. For gc.
+    """
+    old = [upload for upload in archive.list_uploads() if upload.created_at < before]
     for upload in old:
         archive.abort_upload(upload.key, upload.upload_id)
     return len(old)

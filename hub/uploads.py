@@ -1,7 +1,7 @@
-"""Single objects that the Muse client puts straight into the object store, before the push that needs them.
+"""Single objects that the Muse client uploads by URL, mostly straight into the store, before the push that needs them.
 
 The store tells nobody that an upload has arrived, and does not know what an id is. So the hub remembers what it
-presigned, looks when the objects are asked for, hashes what it finds, and moves it into a staged pack.
+gave URLs for, looks when the objects are asked for, hashes what it finds, and moves it into a staged pack.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 import tempfile
 import time
 from collections.abc import Iterable
-from datetime import timedelta
 from uuid import UUID
 
 from sqlalchemy import text
@@ -27,27 +26,20 @@ from storage import NotFound
 MUSE_OBJECT_BYTES = 66_000_000
 """Largest object that is taken from the Muse client: with what is around it, a larger one would not fit into the 64 MiB
 of an answer that this client reads, and no clone by it would ever be whole."""
+UPLOAD_BYTES = 256 * 1024 * 1024
+"""Largest object that the Muse client reads from its disk. The hub's own URLs take one above MUSE_OBJECT_BYTES, as the
+store's do: the push refuses it with a sentence, while a refused upload is a traceback of that client."""
 PRESIGNED_MAX = 50_000
 """URLs in one answer: about 500 bytes each, of the 64 MiB that the client reads, and some seconds to sign."""
 PACK_BYTES = 256 * 1024 * 1024
 """Content of one staged pack, roughly: large objects go into the next one."""
 
 
-def presign_objects(services: Services, repository_id: UUID, object_ids: list[str]) -> dict[str, str]:
-    """An upload URL for each object, where the store can presign, up to PRESIGNED_MAX; others are to be sent inline."""
-    if not services.settings.presign:
-        return {}
-    expires = timedelta(seconds=services.settings.upload_seconds)
-    presigned: dict[str, str] = {}
-    for object_id in object_ids[:PRESIGNED_MAX]:
-        upload = services.archive.presign_put(upload_key(repository_id, object_id), expires=expires)
-        if upload is None:
-            return {}
-        presigned[object_id] = upload.url
+def expect_uploads(services: Services, repository_id: UUID, object_ids: Iterable[str]) -> None:
+    """Remember that URLs were handed out for these objects: `collect_uploads` looks for them."""
     with services.sessions.begin() as session:
-        for bite in bites(sorted(presigned)):
+        for bite in bites(sorted(object_ids)):
             session.execute(REMEMBER, {"repository_id": repository_id, "ids": bite})
-    return presigned
 
 
 def collect_uploads(

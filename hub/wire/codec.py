@@ -41,9 +41,9 @@ class CappedStream:
         self._left = limit
 
     def read(self, size: int = CHUNK_BYTES, /) -> bytes:
-        """Up to `size` bytes; none at the end only."""
+        """Up to `size` bytes, at most CHUNK_BYTES: the layers below allot what is asked for. None at the end only."""
         try:
-            chunk = self._stream.read(min(size, self._left + 1))
+            chunk = self._stream.read(min(size, CHUNK_BYTES, self._left + 1))
         except OSError:
             # The server's, for chunks that are none, or a connection that broke: the client's doing, not the hub's.
             raise Invalid("body", "breaks off, or its chunks are not those of HTTP.") from None

@@ -19,11 +19,12 @@ from hub.pack.reader import FileSource, PackReader
 from hub.pack_upload import INLINE_BYTES
 from hub.push import read_incoming, receive
 from hub.staging import stage_objects
-from hub.uploads import collect_uploads, presign_objects
+from hub.uploads import PRESIGNED_MAX, collect_uploads, expect_uploads
 from hub.wire import bundle, pull
 from hub.wire.codec import JSON, MSGPACK, answer, answer_ids, body, read_map, take_ids
 from hub.wire.context import hub, opened, page
 from hub.wire.in_time import answer_in_time
+from hub.wire.signed import object_to
 
 wire = Blueprint("muse", __name__, url_prefix="/<owner>/<slug>")
 NEGOTIATE_IDS = 256
@@ -75,14 +76,16 @@ def filter_objects(owner: str, slug: str) -> Response:
 
 @wire.post("/presign")
 def presign(owner: str, slug: str) -> Response:
-    """Where large objects go: into the object store, or inline with `push/objects` where it can't presign."""
+    """Where large objects go: into the object store, or through the hub where clients can't reach that."""
     repository = opened(owner, slug, Right.WRITE)
     data = read_map()
     if data.get("direction", "put") != "put":
         raise Invalid("direction", "must be put: objects are fetched with `fetch`.")
     object_ids = take_ids(data, "object_ids")
-    presigned = presign_objects(hub().services, repository.repository_id, object_ids)
-    return answer({"presigned": presigned, "inline": [item for item in object_ids if item not in presigned]})
+    some, rest = object_ids[:PRESIGNED_MAX], object_ids[PRESIGNED_MAX:]
+    presigned = {item: object_to(repository.repository_id, item, repository.pusher).url for item in some}
+    expect_uploads(hub().services, repository.repository_id, some)
+    return answer({"presigned": presigned, "inline": rest})
 
 
 @wire.post("/push/objects")

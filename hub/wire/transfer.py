@@ -1,4 +1,4 @@
-"""Packs through the hub itself, for where the store hands out no URL that clients can reach."""
+"""Packs, and the Muse client's large objects, through the hub itself: for where clients can't reach the store."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from uuid import UUID
 from flask import Blueprint, Response, request
 from werkzeug.exceptions import RequestedRangeNotSatisfiable
 
+from hub.auth import still_may_write
 from hub.errors import Invalid, Missing
-from hub.keys import archive_key, cache_key, staging_key
+from hub.keys import archive_key, cache_key, staging_key, upload_key
+from hub.uploads import UPLOAD_BYTES
 from hub.whole import is_live
 from hub.wire.codec import CHUNK_BYTES, answer, body
 from hub.wire.context import hub
-from hub.wire.signed import CACHE, read_download, read_part, read_upload
+from hub.wire.signed import CACHE, ENDED, read_download, read_object, read_part, read_upload
 from storage import Body, DigestMismatch, NotFound
 from storage.store import read_up_to
 
@@ -53,6 +55,21 @@ def part(token: str) -> Response:
     except NotFound:
         raise Missing("This upload has ended; ask push/mpack/presign what is missing.") from None
     return answer({"size": size})
+
+
+@wire.put("/objects/<token>")
+def upload_object(token: str) -> Response:
+    """Take the object that this URL is for, in pieces of 8 MiB as they come; none of it counts before its push."""
+    repository_id, object_id, token_id = read_object(token)
+    services = hub().services
+    with services.sessions() as session:
+        if not still_may_write(session, token_id, repository_id):
+            raise Missing(ENDED)
+    try:
+        taken = services.archive.put(upload_key(repository_id, object_id), body(UPLOAD_BYTES), sha256=object_id)
+    except DigestMismatch:
+        raise Invalid("body", "is not the announced object: its SHA-256 is not the id.") from None
+    return answer({"size": taken.size})
 
 
 @wire.get("/downloads/<token>")

@@ -121,7 +121,7 @@ class Muse:
         """The presigned PUT: urllib gives the body a type of its own; no token, no checksum."""
         where = urlsplit(url)
         head = [
-            f"PUT {where.path}?{where.query} HTTP/1.1",
+            f"PUT {url.removeprefix(f'{where.scheme}://{where.netloc}')} HTTP/1.1",
             "Accept-Encoding: identity",
             "Content-Type: application/x-www-form-urlencoded",
             f"Content-Length: {len(content)}",

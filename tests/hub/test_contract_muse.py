@@ -89,10 +89,11 @@ class TestPush:
         ok(muse.push(history, history.commit({"d/0": b"0", "new": b"new"}, tip)))
         assert muse.calls[calls:] == ["GET /refs", "POST /filter-objects", "POST /push/objects", "POST /push"]
 
+    @pytest.mark.parametrize("where", ["store", "hub"])
     def test_large_objects_are_put_to_presigned_urls(
-        self, new_world: Callable[..., World], s3_store: Store, serve: Serve, history: History
+        self, new_world: Callable[..., World], s3_store: Store, serve: Serve, history: History, where: str
     ) -> None:
-        world = new_world(archive=s3_store)
+        world = new_world(archive=s3_store, presign=where == "store")
         muse = Muse(f"{serve(world)}/alice/data", world.token)
         tip = history.commit({"large": LARGE, "small": b"s"})
         ok(muse.push(history, tip))

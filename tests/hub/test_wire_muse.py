@@ -152,9 +152,6 @@ class TestObjects:
         assert len(answer.data) == 1 + 8 + 5 + 66 * (count - 1)
         assert peak < 80_000_000
 
-    def test_large_objects_go_inline(self, world: World) -> None:
-        assert ask(world, "/presign", {"object_ids": [ID], "direction": "put"}) == {"presigned": {}, "inline": [ID]}
-
     def test_upload_counts_what_is_new(self, world: World) -> None:
         objects = [{"object_id": records.object_id(content), "content": content} for content in (b"a", b"b", b"")]
         assert ask(world, "/push/objects", {"objects": objects[:1]}) == {"stored": 1, "skipped": 0}
