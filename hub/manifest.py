@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import zstandard
 
@@ -91,11 +91,18 @@ def snapshot_id(manifest: Mapping[str, str]) -> str:
 
     The empty manifest has the id of the empty object.
     """
+    return rows_id(sorted_rows(manifest))
+
+
+def sorted_rows(manifest: Mapping[str, str]) -> list[str]:
+    """The rows `path NUL object_id` of a manifest, in their order."""
     # NUL is the lowest character and no path holds one, so the order of the paths is the order of the rows.
-    paths = sorted(manifest)
-    ids = map(manifest.__getitem__, paths)
-    fields = itertools.chain.from_iterable(zip(paths, ids, strict=True))
-    return hashlib.sha256("\0".join(fields).encode()).hexdigest()
+    return [f"{path}\0{manifest[path]}" for path in sorted(manifest)]
+
+
+def rows_id(rows: Iterable[str]) -> str:
+    """The id of the snapshot that has these rows, which are sorted."""
+    return hashlib.sha256("\0".join(rows).encode()).hexdigest()
 
 
 def pack_rows(manifest: Mapping[str, str]) -> bytes:

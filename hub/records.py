@@ -185,13 +185,18 @@ def parse_snapshot(record: Mapping[str, Any] | bytes, field: str = "snapshot") -
     return make_snapshot(claimed, manifest, record.get("created_at", ""), field)
 
 
-def make_snapshot(claimed: str, manifest: dict[str, str], created_at: object, field: str) -> Snapshot:
-    """A Snapshot of a manifest that `check_manifest` has passed. Raises Invalid for any other fault."""
+def make_snapshot(
+    claimed: str, manifest: dict[str, str], created_at: object, field: str, real: str | None = None
+) -> Snapshot:
+    """A Snapshot of a manifest that `check_manifest` has passed. Raises Invalid for any other fault.
+
+    `real` is the manifest's own id, where the caller has computed it.
+    """
     if not isinstance(created_at, str) or len(created_at) > _MAX_CREATED_AT or not created_at.isascii():
         raise Invalid(f"{field}.created_at", f"must be ASCII text of at most {_MAX_CREATED_AT} characters")
     if "\0" in created_at:
         raise Invalid(f"{field}.created_at", "must not hold NUL")
-    real = snapshot_id(manifest)
+    real = real or snapshot_id(manifest)
     if real != claimed:
         raise Invalid(f"{field}.snapshot_id", f"is {claimed}, but the manifest's own id is {real}")
     return Snapshot(claimed, manifest, created_at)

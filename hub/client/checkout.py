@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
+import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from types import TracebackType
+from typing import BinaryIO, Self
 
 from hub.client.errors import LocalConflict, VerificationFailed, printable
 from hub.client.progress import Progress
@@ -19,6 +19,8 @@ from hub.pack.reader import PackReader
 from hub.pack.verify import check_object_block
 from hub.records import EMPTY_OBJECT_ID, Snapshot
 
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+"""A file that is there already, or a link, is refused."""
 THREADS = min(4, os.cpu_count() or 1)
 """Hashing, decompressing and writing of large objects let other threads run meanwhile."""
 
@@ -36,31 +38,31 @@ def write_tree(
     places: dict[str, list[str]] = {}
     skipped: list[Skipped] = []
     for path, object_id in snapshot.manifest.items():
-        if any(is_reserved(segment) for segment in path.split("/")):
+        if any(map(is_reserved, path.split("/"))):
             skipped.append(Skipped(path, "a clone never writes into .git, .muse or .packhouse"))
         else:
             places.setdefault(object_id, []).append(path)
-    files = Files(root)
     progress.begin("Unpacking", sum(block.raw_length for block in reader.blocks), "bytes")
-    for path in places.pop(EMPTY_OBJECT_ID, []):
-        files.write(path, ())
+    with Files(root) as files:
+        for path in places.pop(EMPTY_OBJECT_ID, []):
+            files.write(path, ())
 
-    def unpack(block: Block) -> int:
-        for entry, content in check_object_block(reader, block, _stored(file, block)):
-            paths = places.get(entry.entity_id)
-            if paths is None:
-                for _ in content:
-                    pass
-            else:
-                files.write(paths[0], content)
-                for path in paths[1:]:
-                    files.copy(paths[0], path)
-        return block.raw_length
+        def unpack(block: Block) -> int:
+            for object_id, content in check_object_block(reader, block, _stored(file, block)):
+                paths = places.get(object_id)
+                if paths is None:
+                    for _ in content:
+                        pass
+                else:
+                    files.write(paths[0], content)
+                    for path in paths[1:]:
+                        files.copy(paths[0], path)
+            return block.raw_length
 
-    done = 0
-    for raw_length in in_threads(unpack, (block for block in reader.blocks if block.kind is Kind.OBJECT)):
-        done += raw_length
-        progress.at(done)
+        done = 0
+        for raw_length in in_threads(unpack, (block for block in reader.blocks if block.kind is Kind.OBJECT)):
+            done += raw_length
+            progress.at(done)
     return tuple(skipped)
 
 
@@ -91,50 +93,84 @@ def _stored(file: BinaryIO, block: Block) -> Iterator[bytes]:
 
 
 class Files:
-    """Files below one directory, each created new: nothing is overwritten, no symlink is followed."""
+    """Files below one directory, each created new: nothing is overwritten, no symlink is followed.
+
+    A context manager. Ten thousand small files are a usual tree: each costs three calls of the system, no more.
+    """
 
     def __init__(self, root: Path) -> None:
         """Begin below the existing directory `root`."""
-        self._root = root.resolve(strict=True)
-        self._directories = {self._root}
+        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+        self._directories = {""}
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let go of the directory."""
+        os.close(self._root)
 
     def write(self, path: str, chunks: Iterable[bytes]) -> None:
         """Write a file of the content `chunks`. Raises LocalConflict, VerificationFailed."""
-        with _explained(path):
-            target = self._place(path)
-            with target.open("xb") as out:
-                out.writelines(chunks)
+        try:
+            descriptor = os.open(self._place(path), NEW_FILE, 0o666, dir_fd=self._root)
+            try:
+                for chunk in chunks:
+                    written = os.write(descriptor, chunk)
+                    while written < len(chunk):
+                        written += os.write(descriptor, memoryview(chunk)[written:])
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _explained(path, error) from None
 
     def copy(self, source: str, path: str) -> None:
-        """Write a file of the same content as `source`. Raises LocalConflict, VerificationFailed."""
-        with _explained(path):
-            target = self._place(path)
-            with self._root.joinpath(source).open("rb") as content, target.open("xb") as out:
-                shutil.copyfileobj(content, out)
+        """Write a file of the same content as the file `source`. Raises LocalConflict, VerificationFailed."""
+        try:
+            content = os.fdopen(os.open(self._place(source), os.O_RDONLY, dir_fd=self._root), "rb")
+        except OSError as error:
+            raise _explained(source, error) from None
+        with content:
+            self.write(path, iter(lambda: content.read(CHUNK), b""))
 
-    def _place(self, path: str) -> Path:
-        """Return where `path` goes, its directory made.
+    def _place(self, path: str) -> str:
+        """Return where `path` goes, relative to the root, its directory made.
 
         The records' rules allow no path that leads out; this holds should they ever, or should something else
         put a link there meanwhile.
         """
-        target = self._root.joinpath(*path.split("/"))
-        if target.parent not in self._directories:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if target.parent.resolve(strict=True) != target.parent or not target.is_relative_to(self._root):
-                raise VerificationFailed(f"The path «{printable(path)}» leads out of the directory.")
-            self._directories.add(target.parent)
-        return target
+        directory = path.rpartition("/")[0]
+        if directory not in self._directories:
+            place = ""
+            for segment in directory.split("/"):
+                place = f"{place}/{segment}" if place else segment
+                if segment in {"", ".", ".."} or not self._is_directory(place):
+                    raise VerificationFailed(f"The path «{printable(path)}» leads out of the directory.")
+        return path
+
+    def _is_directory(self, place: str) -> bool:
+        """Make the directory, if it is not there. False: there is something else, a link perhaps."""
+        if place not in self._directories:
+            try:
+                os.mkdir(place, dir_fd=self._root)
+            except FileExistsError:
+                # Another thread's, or the file system takes this name for that of one which is there.
+                mode = os.stat(place, dir_fd=self._root, follow_symlinks=False).st_mode
+                if stat.S_ISREG(mode):
+                    raise
+                if not stat.S_ISDIR(mode):
+                    return False
+            self._directories.add(place)
+        return True
 
 
-@contextmanager
-def _explained(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (FileExistsError, NotADirectoryError):
-        raise LocalConflict(
+def _explained(path: str, error: OSError) -> LocalConflict:
+    if isinstance(error, (FileExistsError, NotADirectoryError, IsADirectoryError)):
+        return LocalConflict(
             f"«{path}» cannot be written: this file system takes it for another path of the tree "
             "(case or Unicode form make no difference here)."
-        ) from None
-    except OSError as error:
-        raise LocalConflict(f"«{path}» cannot be written: {error.strerror}.") from None
+        )
+    return LocalConflict(f"«{path}» cannot be written: {error.strerror}.")

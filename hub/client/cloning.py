@@ -61,8 +61,8 @@ def clone(
         progress.begin("Verifying", None)
         with incoming.open("rb") as file:
             try:
-                reader = verify_records(file, limits=Limits())
-                commits, snapshot = check_complete(reader, offer.tips.values(), keep=offer.tips[chosen])
+                reader, commits, snapshot = verify_records(file, limits=Limits(), tip=offer.tips[chosen])
+                reached = check_complete(reader, commits, offer.tips.values())
                 if snapshot is None:
                     raise VerificationFailed(f"The hub sent an incomplete pack: it lacks the files of {chosen}.")
                 skipped = write_tree(file, reader, snapshot, building, progress)
@@ -73,7 +73,7 @@ def clone(
         workdir.save(building, Workdir(remote.url, chosen, offer.tips[chosen]))
         return CloneResult(
             remote.url, directory, chosen, offer.tips[chosen], snapshot.snapshot_id, offer.mpack_id,
-            len(offer.tips), len(commits), len(snapshot.manifest) - len(skipped), offer.size, skipped,
+            len(offer.tips), len(reached), len(snapshot.manifest) - len(skipped), offer.size, skipped,
         )  # fmt: skip
 
 

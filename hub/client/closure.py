@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hub.client.errors import VerificationFailed
 from hub.pack.format import Kind
 from hub.pack.reader import PackReader
-from hub.records import EMPTY_OBJECT_ID, Commit, Snapshot
+from hub.records import EMPTY_OBJECT_ID, Commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,28 +24,22 @@ NOTHING = Known()
 
 
 def check_complete(
-    reader: PackReader, tips: Collection[str], known: Known = NOTHING, keep: str | None = None
-) -> tuple[dict[str, Commit], Snapshot | None]:
+    reader: PackReader, commits: Mapping[str, Commit], tips: Collection[str], known: Known = NOTHING
+) -> dict[str, Commit]:
     """Check that the pack holds every tip, its ancestry up to known commits, their snapshots and objects.
 
-    `tips` are commit ids. Returns the commits reached and, when it lies in the pack, the snapshot of the tip
-    `keep`. The pack must have passed `verify_pack`. Raises VerificationFailed that names what is missing.
+    `commits` are those of the pack, by id, `tips` the ids of some. Returns the commits reached. The pack must have
+    passed `verify_pack` or `verify_records`. Raises VerificationFailed that names what is missing.
     """
-    reached = _ancestry({commit.commit_id: commit for commit in reader.commits()}, tips, known)
-    objects = {entry.entity_id for entry in reader.entries if entry.kind is Kind.OBJECT} | {EMPTY_OBJECT_ID}
-    needed = {commit.snapshot_id for commit in reached.values()}.difference(known.snapshots)
-    kept_id = reached[keep].snapshot_id if keep in reached else None
-    kept: Snapshot | None = None
-    for snapshot in reader.snapshots():
-        missing = (set(snapshot.manifest.values()) - objects).difference(known.objects)
-        if missing:
-            raise _incomplete(f"object {min(missing)}, which snapshot {snapshot.snapshot_id} names")
-        needed.discard(snapshot.snapshot_id)
-        if snapshot.snapshot_id == kept_id:
-            kept = snapshot
-    if needed:
-        raise _incomplete(f"snapshot {min(needed)}")
-    return reached, kept
+    reached = _ancestry(commits, tips, known)
+    needed = {commit.snapshot_id for commit in reached.values()}
+    lacking = needed.difference(known.snapshots, reader.ids(Kind.SNAPSHOT))
+    if lacking:
+        raise _incomplete(f"snapshot {min(lacking)}")
+    lacking = reader.named_objects().difference(reader.ids(Kind.OBJECT), known.objects, (EMPTY_OBJECT_ID,))
+    if lacking:
+        raise _incomplete(f"object {min(lacking)}, which a snapshot names")
+    return reached
 
 
 def _ancestry(commits: Mapping[str, Commit], tips: Collection[str], known: Known) -> dict[str, Commit]:

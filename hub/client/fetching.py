@@ -80,7 +80,8 @@ def receive(
                 reader = verify_pack(file, limits=Limits(), expect_id=offer.mpack_id)
             except HubError as error:
                 raise VerificationFailed(f"The received pack is damaged: {error.sentence}.") from None
-            brought, _ = check_complete(reader, want, _known(directory, have))
+            commits = {commit.commit_id: commit for commit in reader.commits()}
+            brought = check_complete(reader, commits, want, _known(directory, have))
         kept = workdir.pack_path(directory, offer.mpack_id or "")
         kept.parent.mkdir(exist_ok=True)
         incoming.replace(kept)

@@ -101,8 +101,10 @@ def is_reserved(segment: str) -> bool:
 
     Case, characters that file systems ignore, and trailing dots and spaces make no difference to some.
     """
-    visible = "".join(character for character in segment if unicodedata.category(character) != "Cf")
-    return unicodedata.normalize("NFKC", visible).rstrip(". ").casefold() in RESERVED
+    if not segment.isascii():
+        visible = "".join(character for character in segment if unicodedata.category(character) != "Cf")
+        segment = unicodedata.normalize("NFKC", visible)
+    return segment.rstrip(". ").casefold() in RESERVED
 
 
 def open_regular(location: Path, shown: str) -> BinaryIO:

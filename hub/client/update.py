@@ -64,9 +64,9 @@ def check_names(folder: Path, target: Mapping[str, str]) -> None:
     if alike:
         probe = folder / "names"
         probe.mkdir()
-        files = Files(probe)
-        for path in alike:
-            files.write(path, ())
+        with Files(probe) as files:
+            for path in alike:
+                files.write(path, ())
         shutil.rmtree(probe)
 
 

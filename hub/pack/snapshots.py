@@ -7,19 +7,22 @@ copied as it lies.
 
 from __future__ import annotations
 
+import bisect
 import struct
 from typing import TYPE_CHECKING
 
 from hub.errors import Invalid
-from hub.manifest import check_path, check_tree, pack_rows, unpack_paths, unpack_rows
+from hub.manifest import check_path, check_tree, pack_rows, rows_id, sorted_rows, unpack_paths, unpack_rows
 from hub.records import Snapshot, make_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 _HEAD = struct.Struct("<BB")
 _REMOVED = struct.Struct("<II")
 _WHOLE, _CHANGES = 0, 1
+_FEW = 256
+"""Changes that are put into a sorted list one by one; each moves half of it, a thousand cost as much as a new one."""
 
 
 def pack_snapshot(snapshot: Snapshot, base: Mapping[str, str] | None) -> bytes:
@@ -44,10 +47,12 @@ def unpack_snapshots(entries: Iterable[tuple[str, bytes]]) -> Iterator[Snapshot]
     Each is checked like a received one: paths, ids, recomputed id. Raises Invalid.
     """
     base: dict[str, str] | None = None
+    rows: list[str] = []
     for entity_id, raw in entries:
         field = f"snapshots[{entity_id}]"
-        created_at, base = _unpack(raw, base, field)
-        yield make_snapshot(entity_id, dict(base), created_at, field)
+        created_at, base, touched = _unpack(raw, base, field)
+        rows = _follow(rows, base, touched)
+        yield make_snapshot(entity_id, dict(base), created_at, field, rows_id(rows))
 
 
 def named_objects(raws: Iterable[bytes]) -> set[str]:
@@ -58,21 +63,36 @@ def named_objects(raws: Iterable[bytes]) -> set[str]:
     return {object_id for raw in raws for object_id in _unpack_put(raw, "snapshots")[2].values()}
 
 
-def _unpack(raw: bytes, base: dict[str, str] | None, field: str) -> tuple[str, dict[str, str]]:
+def _unpack(raw: bytes, base: dict[str, str] | None, field: str) -> tuple[str, dict[str, str], Collection[str] | None]:
+    """The created_at and the manifest of a snapshot, and the paths in which it differs from `base`, None: in all."""
     form, created_at, put, end = _unpack_put(raw, field)
     for path in put:
         check_path(path, f"{field}.manifest")
+    touched: Collection[str] | None = None
     if form == _WHOLE:
         manifest = put
         check_tree(manifest, f"{field}.manifest")
     elif form == _CHANGES and base is not None:
         removed, end = _unpack_removed(raw, end, field)
         manifest = _changed(base, put, removed, field)
+        touched = [*put, *removed]
     else:
         raise Invalid(field, f"is of unknown form {form}, or has changes without a snapshot before it in its block")
     if end != len(raw):
         raise Invalid(field, f"has {len(raw) - end} bytes after its end")
-    return created_at, manifest
+    return created_at, manifest, touched
+
+
+def _follow(rows: list[str], manifest: Mapping[str, str], touched: Collection[str] | None) -> list[str]:
+    """The rows of `manifest`, made from those of the one before it, which differs from it in the paths `touched`."""
+    if touched is None or len(touched) > _FEW:
+        return sorted_rows(manifest)
+    for path in touched:
+        head = f"{path}\0"
+        at = bisect.bisect_left(rows, head)
+        end = at + (at < len(rows) and rows[at].startswith(head))
+        rows[at:end] = [head + manifest[path]] if path in manifest else []
+    return rows
 
 
 def _unpack_put(raw: bytes, field: str) -> tuple[int, str, dict[str, str], int]:

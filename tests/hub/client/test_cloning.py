@@ -153,6 +153,23 @@ def test_configuration_of_tools_is_never_written(
     assert workdir.load(tmp_path / "notes") == Workdir(server.url, "main", told.head)
 
 
+def test_link_that_appears_meanwhile_is_not_followed(server: ScriptedServer, remote: Remote, tmp_path: Path) -> None:
+    outside, target = tmp_path / "outside", tmp_path / "in" / "notes"
+    outside.mkdir()
+    serve(server, history(TREE))
+
+    class Intruder(Silent):
+        def begin(self, what: str, *_: object) -> None:
+            if what == "Unpacking":
+                (building,) = target.parent.glob(".packhouse-*")
+                (building / "src").symlink_to(outside)
+
+    with pytest.raises(VerificationFailed, match="leads out"):
+        clone(remote, target, Intruder())
+    assert list(outside.iterdir()) == []
+    assert list(target.parent.iterdir()) == []
+
+
 def test_file_that_is_also_a_directory_is_refused(server: ScriptedServer, remote: Remote, tmp_path: Path) -> None:
     serve(server, history({"a": b"1", "a/b": b"2"}))
     with pytest.raises(VerificationFailed):

@@ -39,6 +39,18 @@ def test_bytes_of_changes() -> None:
     assert list(unpack_snapshots([whole(BASE), (after.snapshot_id, packed)]))[1] == after
 
 
+def test_many_changes_are_followed_as_few_are() -> None:
+    manifest = {f"{n:04}": X for n in range(2_000)}
+    told, raws = [snapshot(manifest)], [pack_snapshot(snapshot(manifest), None)]
+    for count in (1, 255, 256, 257, 600):
+        gone = sorted(manifest)[: count // 2]
+        after = {path: X for path in manifest if path not in gone} | {f"{count}/{n}": Y for n in range(count // 2 + 1)}
+        told.append(snapshot(after))
+        raws.append(pack_snapshot(told[-1], manifest))
+        manifest = after
+    assert list(unpack_snapshots(zip((item.snapshot_id for item in told), raws, strict=True))) == told
+
+
 def test_large_changes_are_written_whole() -> None:
     after = snapshot(dict.fromkeys(BASE, Y))
     assert pack_snapshot(after, BASE) == pack_snapshot(after, None)
