@@ -107,7 +107,7 @@ def fill(conn: Connection, jobs: int, task: str = "noop", **options: Any) -> Non
 
 def empty(conn: Connection) -> None:
     """Remove all jobs."""
-    conn.execute("TRUNCATE tasks.job, tasks.attempt, tasks.worker, tasks.dependency, tasks.unparking")
+    conn.execute("TRUNCATE tasks.job, tasks.ended_attempt, tasks.worker, tasks.dependency, tasks.unparking")
     conn.commit()
 
 

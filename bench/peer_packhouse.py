@@ -71,7 +71,7 @@ class Packhouse:
 
     def empty(self) -> None:
         """Remove all jobs."""
-        self.conn.execute("TRUNCATE tasks.job, tasks.attempt, tasks.dependency, tasks.unparking")
+        self.conn.execute("TRUNCATE tasks.job, tasks.ended_attempt, tasks.dependency, tasks.unparking")
         self.conn.commit()
 
 

@@ -168,7 +168,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One row of tasks.attempt: one claim of one job, for ever. `result` None: still open."""
+    """One row of tasks.attempt: one claim of one job, for ever. `result` None: still open, its job's row says so."""
 
     claim_token: UUID
     job_id: UUID

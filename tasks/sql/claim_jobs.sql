@@ -1,4 +1,4 @@
--- T1: pending to running. Claims a batch in order, opens the attempts, returns exactly its own rows.
+-- T1: pending to running. Claims a batch in order, returns exactly its own rows, which are the open attempts.
 -- The lane is a hint: it says where to look. The lock clause re-reads `j` when it changed after the snapshot, but
 -- the gate's blockers come from the snapshot: a blocker that was committed in between is not seen. That claim is
 -- early, not wrong: its task finds the gap, sees the live blocker and postpones itself. Limits are counted before,
@@ -51,9 +51,6 @@ WITH clock AS MATERIALIZED (
         j.attempt_count, j.attempts_max, j.postpone_count, j.postpones_max, j.lease_seconds, j.lease_expires_at,
         j.claimed_at, j.created_at, j.available_at, j.dedup_key, j.coalesced, j.expires_at, j.parent_count,
         j.pass_results, j.seq
-), opened AS (
-    INSERT INTO tasks.attempt (claim_token, job_id, number, worker, claimed_at)
-    SELECT claim_token, job_id, attempt_number, %(worker)s::text, claimed_at FROM claimed
 )
 SELECT
     job_id, claim_token, task, queue, scope, payload, priority, attempt_number, attempt_count,

@@ -6,7 +6,7 @@ WITH clock AS MATERIALIZED (
     SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now
 ), decided AS MATERIALIZED (
     SELECT
-        j.job_id, j.claim_token, g.code, g.detail, heir.job_id AS heir_id,
+        j.job_id, j.claim_token, j.claimed_by, j.claimed_at, g.code, g.detail, heir.job_id AS heir_id,
         CASE
             WHEN NOT g.retryable OR j.attempt_count >= j.attempts_max THEN 'failed'
             WHEN heir.job_id IS NOT NULL THEN 'cancelled'
@@ -33,12 +33,16 @@ WITH clock AS MATERIALIZED (
         claim_token = NULL, claimed_by = NULL, claimed_at = NULL, heartbeat_at = NULL, lease_expires_at = NULL
     FROM decided AS d, clock
     WHERE j.job_id = d.job_id AND j.claim_token = d.claim_token AND j.status = 'running'
-    RETURNING j.status, j.job_id, j.limit_key, j.queue, j.available_at, d.claim_token, d.code, d.detail
-), closed AS (
-    UPDATE tasks.attempt AS a
-    SET result = 'FAILED', ended_at = GREATEST(clock.now, a.claimed_at), error_code = f.code, error = f.detail
+    RETURNING
+        j.status, j.job_id, j.limit_key, j.queue, j.available_at, j.claim_count,
+        d.claim_token, d.claimed_by, d.claimed_at, d.code, d.detail
+), ended AS (
+    INSERT INTO tasks.ended_attempt (
+        claim_token, job_id, number, worker, claimed_at, ended_at, result, error_code, error)
+    SELECT
+        f.claim_token, f.job_id, f.claim_count, f.claimed_by, f.claimed_at, GREATEST(clock.now, f.claimed_at),
+        'FAILED', f.code, f.detail
     FROM failed AS f, clock
-    WHERE a.job_id = f.job_id AND a.claim_token = f.claim_token AND a.result IS NULL
 )
 SELECT
     f.claim_token, f.status, f.job_id, f.limit_key,

@@ -14,8 +14,7 @@ WITH history AS MATERIALIZED (
         count(DISTINCT h.number) AS numbers,
         COALESCE(max(h.number), 0) AS last_number,
         count(*) FILTER (WHERE h.number IS NOT NULL AND h.result IS DISTINCT FROM 'RELEASED') AS charged,
-        count(*) FILTER (WHERE h.number IS NOT NULL AND h.result IS NULL) AS open,
-        count(*) FILTER (WHERE h.result IS NULL AND h.claim_token = j.claim_token) AS open_of_holder,
+        count(*) FILTER (WHERE h.result IS NOT NULL AND h.claim_token = j.claim_token) AS ended_of_holder,
         count(*) FILTER (WHERE h.result = 'SUCCEEDED') AS succeeded,
         count(*) FILTER (WHERE h.result = 'SUCCEEDED' AND h.is_last) AS succeeded_last,
         count(*) FILTER (WHERE h.claimed_at < h.previous_ended_at) AS overlapping,
@@ -41,9 +40,8 @@ UNION ALL
 SELECT job_id, 'attempt_count is not the number of attempts that were not released'
 FROM per_job WHERE attempt_count <> charged
 UNION ALL
-SELECT job_id, 'it has not exactly one open attempt, of its holder, while it runs, and none else'
-FROM per_job
-WHERE open <> CASE WHEN status = 'running' THEN 1 ELSE 0 END OR open_of_holder <> open
+SELECT job_id, 'it runs by the token of an attempt that has ended'
+FROM per_job WHERE ended_of_holder > 0
 UNION ALL
 SELECT job_id, 'it succeeded without a last attempt that did, or the other way round'
 FROM per_job
@@ -77,5 +75,5 @@ SELECT DISTINCT d.child_id, 'dependency without a job'
 FROM tasks.dependency AS d WHERE NOT EXISTS (SELECT FROM tasks.job AS j WHERE j.job_id = d.child_id)
 UNION ALL
 SELECT a.job_id, 'attempt without a job'
-FROM tasks.attempt AS a WHERE NOT EXISTS (SELECT FROM tasks.job AS j WHERE j.job_id = a.job_id)
+FROM tasks.ended_attempt AS a WHERE NOT EXISTS (SELECT FROM tasks.job AS j WHERE j.job_id = a.job_id)
 ORDER BY 1, 2

@@ -23,7 +23,7 @@ WITH clock AS MATERIALIZED (
     DELETE FROM tasks.job AS j USING old WHERE j.job_id = old.job_id AND j.finished_at IS NOT NULL
     RETURNING j.job_id
 ), attempts AS (
-    DELETE FROM tasks.attempt AS a USING pruned AS p WHERE a.job_id = p.job_id
+    DELETE FROM tasks.ended_attempt AS a USING pruned AS p WHERE a.job_id = p.job_id
 ), parents AS (
     DELETE FROM tasks.dependency AS d USING pruned AS p WHERE d.child_id = p.job_id
 ), operations AS (

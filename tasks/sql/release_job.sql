@@ -4,7 +4,7 @@ WITH clock AS MATERIALIZED (
     SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now
 ), decided AS MATERIALIZED (
     SELECT
-        j.job_id, j.claim_token, heir.job_id AS heir_id,
+        j.job_id, j.claim_token, j.claimed_by, j.claimed_at, heir.job_id AS heir_id,
         CASE
             WHEN %(postpone)s::bool AND j.postpone_count >= j.postpones_max THEN 'failed'
             WHEN heir.job_id IS NOT NULL THEN 'cancelled'
@@ -31,15 +31,18 @@ WITH clock AS MATERIALIZED (
         claim_token = NULL, claimed_by = NULL, claimed_at = NULL, heartbeat_at = NULL, lease_expires_at = NULL
     FROM decided AS d, clock
     WHERE j.job_id = d.job_id AND j.claim_token = d.claim_token AND j.status = 'running'
-    RETURNING j.status, j.job_id, j.limit_key, j.queue, j.available_at, d.claim_token
-), closed AS (
-    UPDATE tasks.attempt AS a
-    SET result = CASE WHEN r.status = 'failed' THEN 'FAILED' ELSE 'RELEASED' END,
-        ended_at = GREATEST(clock.now, a.claimed_at),
-        error_code = CASE WHEN r.status = 'failed' THEN %(code)s::text END,
-        error = CASE WHEN r.status = 'failed' THEN %(detail)s::text END
+    RETURNING
+        j.status, j.job_id, j.limit_key, j.queue, j.available_at, j.claim_count,
+        d.claim_token, d.claimed_by, d.claimed_at
+), ended AS (
+    INSERT INTO tasks.ended_attempt (
+        claim_token, job_id, number, worker, claimed_at, ended_at, result, error_code, error)
+    SELECT
+        r.claim_token, r.job_id, r.claim_count, r.claimed_by, r.claimed_at, GREATEST(clock.now, r.claimed_at),
+        CASE WHEN r.status = 'failed' THEN 'FAILED' ELSE 'RELEASED' END,
+        CASE WHEN r.status = 'failed' THEN %(code)s::text END,
+        CASE WHEN r.status = 'failed' THEN %(detail)s::text END
     FROM released AS r, clock
-    WHERE a.job_id = r.job_id AND a.claim_token = r.claim_token AND a.result IS NULL
 )
 SELECT
     r.status, r.job_id, r.limit_key,

@@ -7,15 +7,17 @@ WITH clock AS MATERIALIZED (
     SET status = 'quarantined', lane = 'ready', parked_on = NULL,
         finished_at = GREATEST(clock.now, j.started_at),
         claim_token = NULL, claimed_by = NULL, claimed_at = NULL, heartbeat_at = NULL, lease_expires_at = NULL
-    FROM clock
-    WHERE j.job_id = %(job_id)s::uuid AND (j.status = 'pending' OR j.status = 'running')
-    RETURNING j.job_id, j.limit_key, j.finished_at
-), closed AS (
-    UPDATE tasks.attempt AS a
-    SET result = 'QUARANTINED', ended_at = GREATEST(s.finished_at, a.claimed_at),
-        error_code = 'SET_ASIDE', error = %(reason)s::text
-    FROM set_aside AS s
-    WHERE a.job_id = s.job_id AND a.result IS NULL
+    FROM tasks.job AS was, clock
+    WHERE was.job_id = %(job_id)s::uuid
+      AND j.job_id = was.job_id AND (j.status = 'pending' OR j.status = 'running')
+    RETURNING j.job_id, j.claim_count, j.limit_key, j.finished_at, was.claim_token, was.claimed_by, was.claimed_at
+), ended AS (
+    INSERT INTO tasks.ended_attempt (
+        claim_token, job_id, number, worker, claimed_at, ended_at, result, error_code, error)
+    SELECT
+        claim_token, job_id, claim_count, claimed_by, claimed_at, finished_at, 'QUARANTINED', 'SET_ASIDE',
+        %(reason)s::text
+    FROM set_aside WHERE claim_token IS NOT NULL
 ), noted AS (
     INSERT INTO tasks.operation (job_id, at, action, reason)
     SELECT s.job_id, clock.now, 'set_aside', %(reason)s::text FROM set_aside AS s, clock

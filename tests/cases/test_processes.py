@@ -16,6 +16,7 @@ from tasks.job import NewJob
 from tasks.testing import check_invariants
 from tasks.why import why
 from tests.system.world import WAIT_SECONDS, World
+from tests.tasks.rows import hold_end
 from tests.tasks.running import endings, job_row
 
 pytestmark = [
@@ -102,7 +103,7 @@ def test_a_sweep_that_is_killed_in_its_pass_blocks_nobody(world: World, connect:
     assert len(claim_dead(world)) == 20
     world.until("SELECT bool_and(lease_expires_at < clock_timestamp()) FROM tasks.job")
     locker = connect()
-    locker.execute("SELECT 1 FROM tasks.attempt WHERE job_id = %s FOR UPDATE", (jobs[-1],))
+    hold_end(locker, jobs[-1])
     with world.process("sweep", "--every", "0.2") as sweeper:
         world.until(
             "SELECT count(*) > 0 FROM pg_stat_activity"

@@ -21,6 +21,7 @@ from tasks.job import NewJob
 from tasks.testing import check_invariants
 from tasks.timers import Timers
 from tests.conftest import migrate
+from tests.tasks.rows import hold_end
 from tests.tasks.running import WAIT_SECONDS
 
 pytestmark = [pytest.mark.integration, pytest.mark.system, pytest.mark.slow]
@@ -63,8 +64,8 @@ def test_a_sweep_goes_on_after_the_restart_that_broke_it_off(postgres: Postgres)
         made = queue.enqueue_jobs(conn, new)
         assert len(queue.claim_jobs(conn, worker="dead", tasks=["note"], queues=["default"], limit=JOBS)) == JOBS
         conn.commit()
-        # Its attempt is locked: there the sweep waits, row by row by then.
-        conn.execute("SELECT 1 FROM tasks.attempt WHERE job_id = %s FOR UPDATE", (made[HALF].job_id,))
+        # There the sweep waits, row by row by then.
+        hold_end(conn, made[HALF].job_id)
         app = tasks.App("under.test")
         app.configure(database_url=postgres.url)
         with tasks.Worker(app) as worker:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tasks import queue
+from tasks.db import driver_connection
 from tasks.job import Claim, Enqueued, Job, NewJob
 
 if TYPE_CHECKING:
@@ -44,6 +45,16 @@ def claim(
     queues: Sequence[str] = ("default",),
 ) -> list[Claim]:
     return queue.claim_jobs(conn, worker=worker, tasks=tasks, queues=queues, limit=limit, now=at(now))
+
+
+def hold_end(conn: Conn, job_id: UUID) -> None:
+    """Let whoever ends the open attempt of a job wait until the transaction of `conn` is rolled back."""
+    driver_connection(conn).execute(
+        "INSERT INTO tasks.ended_attempt (claim_token, job_id, number, worker, claimed_at, ended_at, result)"
+        " SELECT claim_token, job_id, number, worker, claimed_at, claimed_at, 'ABANDONED'"
+        " FROM tasks.attempt WHERE job_id = %s AND result IS NULL",
+        (job_id,),
+    )
 
 
 def claim_one(conn: Conn, *, now: float = 1.0, **options: Any) -> Claim:

@@ -156,7 +156,7 @@ def test_verify_prints_the_offenders_and_is_exit_code_1(run: Run, app: tasks.App
     drain(app)
     assert run("jobs", "verify").output == "no violations\n"
     assert (run("jobs", "verify", "--json").output, run("jobs", "verify").exit_code) == ("[]\n", 0)
-    committed_db.execute("DELETE FROM tasks.attempt WHERE job_id = %s", (job_id,))
+    committed_db.execute("DELETE FROM tasks.ended_attempt WHERE job_id = %s", (job_id,))
     committed_db.commit()
     told = run("jobs", "verify", "--json")
     assert told.exit_code == 1

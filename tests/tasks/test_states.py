@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from tasks import states
+from tasks import queue, states
 from tasks.states import MOVES, TERMINAL, Ending, Move, Status
-from tests.tasks.rows import enqueue, enqueue_and_claim
+from tests.tasks.rows import at, enqueue, enqueue_and_claim, hold_end
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -110,36 +110,34 @@ def test_a_running_job_has_all_of_its_claim(db: psycopg.Connection[Any], column:
 @pytest.mark.parametrize(
     ("change", "constraint"),
     [
-        ("result = 'SUCCEEDED'", "attempt_ended_iff_result"),
-        ("ended_at = claimed_at", "attempt_ended_iff_result"),
-        ("result = 'LOST', ended_at = claimed_at", "attempt_result_known"),
-        ("result = 'SUCCEEDED', ended_at = claimed_at - interval '1 s'", "attempt_ended_after_claimed"),
+        ("result = 'LOST'", "attempt_result_known"),
+        ("ended_at = claimed_at - interval '1 s'", "attempt_ended_after_claimed"),
         ("error_code = 'X', error = 'x'", "attempt_error_iff_failed"),
-        ("result = 'ABANDONED', ended_at = claimed_at, error_code = 'X', error = 'x'", "attempt_error_iff_failed"),
-        ("result = 'FAILED', ended_at = claimed_at", "attempt_error_iff_failed"),
-        ("result = 'FAILED', ended_at = claimed_at, error_code = 'X'", "attempt_error_whole"),
+        ("result = 'ABANDONED', error_code = 'X', error = 'x'", "attempt_error_iff_failed"),
+        ("result = 'FAILED'", "attempt_error_iff_failed"),
+        ("result = 'FAILED', error_code = 'X'", "attempt_error_whole"),
         ("number = 0", "attempt_number_from_one"),
     ],
 )
 def test_the_table_refuses_a_nonsensical_attempt(db: psycopg.Connection[Any], change: str, constraint: str) -> None:
-    job_id = enqueue_and_claim(db).job_id
-    _refused(db, f"UPDATE tasks.attempt SET {change} WHERE job_id = %s", job_id, constraint)
+    held = enqueue_and_claim(db)
+    queue.finish_job(db, held.ref, now=at(2))
+    _refused(db, f"UPDATE tasks.ended_attempt SET {change} WHERE job_id = %s", held.job_id, constraint)
 
 
-@pytest.mark.parametrize(
-    ("number", "ending", "index"), [(1, "RELEASED", "attempt_number_once"), (2, None, "attempt_one_open")]
-)
-def test_a_job_has_one_open_attempt_and_each_number_once(
-    db: psycopg.Connection[Any], number: int, ending: str | None, index: str
-) -> None:
-    job_id = enqueue_and_claim(db).job_id
+@pytest.mark.parametrize("column", ["claim_token", "job_id", "number", "worker", "claimed_at", "ended_at", "result"])
+def test_an_attempt_that_has_ended_says_whose_it_was_and_how_it_ended(db: psycopg.Connection[Any], column: str) -> None:
+    queue.finish_job(db, enqueue_and_claim(db).ref, now=at(2))
+    with pytest.raises(psycopg.errors.NotNullViolation):
+        db.execute(f"UPDATE tasks.ended_attempt SET {column} = NULL".encode())
+
+
+def test_a_job_has_each_attempt_once(db: psycopg.Connection[Any]) -> None:
+    held = enqueue_and_claim(db)
+    hold_end(db, held.job_id)
     with pytest.raises(psycopg.errors.UniqueViolation) as caught:
-        db.execute(
-            "INSERT INTO tasks.attempt (claim_token, job_id, number, worker, claimed_at, result, ended_at)"
-            " VALUES (gen_random_uuid(), %s, %s, 'w', now(), %s, CASE WHEN %s::text IS NOT NULL THEN now() END)",
-            (job_id, number, ending, ending),
-        )
-    assert caught.value.diag.constraint_name == index
+        queue.finish_job(db, held.ref, now=at(2))
+    assert caught.value.diag.constraint_name == "attempt_number_once"
 
 
 def _refused(db: psycopg.Connection[Any], statement: str, job_id: UUID, constraint: str) -> None:

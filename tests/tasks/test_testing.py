@@ -136,13 +136,12 @@ def test_true_history_is_accepted(app: tasks.App, committed_db: Connection) -> N
 @pytest.mark.parametrize(
     ("damage", "rule"),
     [
-        ("DELETE FROM tasks.attempt WHERE number = 1", "numbered 1 to claim_count"),
+        ("DELETE FROM tasks.ended_attempt WHERE number = 1", "numbered 1 to claim_count"),
         ("UPDATE tasks.job SET claim_count = 4", "numbered 1 to claim_count"),
         ("UPDATE tasks.job SET attempt_count = 3", "not released"),
-        ("UPDATE tasks.attempt SET result = NULL, ended_at = NULL WHERE number = 3", "exactly one open attempt"),
-        ("UPDATE tasks.attempt SET result = 'ABANDONED' WHERE number = 3", "last attempt"),
+        ("UPDATE tasks.ended_attempt SET result = 'ABANDONED' WHERE number = 3", "last attempt"),
         ("UPDATE tasks.job SET status = 'failed'", "last attempt"),
-        ("UPDATE tasks.attempt SET claimed_at = claimed_at - interval '1 hour' WHERE number = 3", "began before"),
+        ("UPDATE tasks.ended_attempt SET claimed_at = claimed_at - interval '1 hour' WHERE number = 3", "began before"),
         ("UPDATE tasks.job SET coalesced = 1, coalesced_at = now() + interval '1 hour'", "joined after"),
         ("DELETE FROM tasks.job", "without a job"),
     ],
@@ -155,13 +154,15 @@ def test_broken_promise_is_found(app: tasks.App, committed_db: Connection, damag
     assert str(job_id) in str(broken.value)
 
 
-def test_holder_other_than_the_open_attempt_is_found(app: tasks.App, committed_db: Connection) -> None:
+def test_a_holder_whose_attempt_has_ended_is_found(app: tasks.App, committed_db: Connection) -> None:
     app.task("note")(lambda: None)
     job = app["note"].delay()
+    (ended,) = queue.claim_jobs(committed_db, worker="w", tasks=["note"], queues=["default"], limit=1)
+    queue.release_job(committed_db, ended.ref)
     queue.claim_jobs(committed_db, worker="w", tasks=["note"], queues=["default"], limit=1)
     check_invariants(committed_db)
-    committed_db.execute("UPDATE tasks.job SET claim_token = gen_random_uuid()")
-    with pytest.raises(AssertionError, match=f"{job.id}: it has not exactly one open attempt, of its holder"):
+    committed_db.execute("UPDATE tasks.job SET claim_token = %s", (ended.claim_token,))
+    with pytest.raises(AssertionError, match=f"{job.id}: it runs by the token of an attempt that has ended"):
         check_invariants(committed_db)
     committed_db.rollback()
 

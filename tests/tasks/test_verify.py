@@ -41,13 +41,13 @@ def test_a_join_committed_between_the_claims_clock_and_its_lock_came_before_the_
 @pytest.mark.parametrize(
     ("damage", "rule"),
     [
-        ("DELETE FROM tasks.attempt", "its attempts are not numbered 1 to claim_count"),
+        ("DELETE FROM tasks.ended_attempt", "its attempts are not numbered 1 to claim_count"),
         (
             "UPDATE tasks.job SET attempt_count = attempt_count + 1, claim_count = claim_count + 1",
             "attempt_count is not the number of attempts that were not released",
         ),
         (
-            "UPDATE tasks.attempt SET result = 'RELEASED'",
+            "UPDATE tasks.ended_attempt SET result = 'RELEASED'",
             "it succeeded without a last attempt that did, or the other way round",
         ),
         (
@@ -70,7 +70,7 @@ def test_two_runs_of_one_place_at_one_time_are_found(db: Db) -> None:
         enqueue(db, now=now, **stamp(Limit("k", 1)))
         queue.finish_job(db, claim_one(db, now=now + 1).ref, now=at(now + 5))
     assert verify(db) == []
-    db.execute("UPDATE tasks.attempt SET claimed_at = %s WHERE claimed_at = %s", (at(4), at(11)))
+    db.execute("UPDATE tasks.ended_attempt SET claimed_at = %s WHERE claimed_at = %s", (at(4), at(11)))
     assert rules(db) == {"more jobs of its limit ran at one time than it allows"}
 
 
