@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -34,7 +35,7 @@ def store_pack(
     """Put a verified pack into the archive, under its digest; the instant before, for `secure_pack`.
 
     What lies there already is taken for the same pack. `upload_etag`: the version of its upload that was verified; the
-    store copies that one by itself. Raises storage's errors.
+    store copies that one by itself. The file may be read by others meanwhile. Raises storage's errors.
     """
     archive, key = services.archive, archive_key(repository_id, mpack_id)
     with services.sessions() as session:
@@ -45,10 +46,24 @@ def store_pack(
             if not _is_there(archive, key):
                 archive.copy(staging_key(repository_id, mpack_id), key, etag=upload_etag)
             return begun_at
-    file.seek(0)
     with suppress(AlreadyExists):
-        archive.put(key, file, if_absent=True, sha256=mpack_id)
+        archive.put(key, _FromStart(file), if_absent=True, sha256=mpack_id)
     return begun_at
+
+
+class _FromStart:
+    """A file as a store reads it, wherever others stand in it meanwhile."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        file.flush()
+        self._fd = file.fileno()
+        self._at = 0
+
+    def read(self, size: int, /) -> bytes:
+        """Up to `size` bytes; none at the end only."""
+        chunk = os.pread(self._fd, size, self._at)
+        self._at += len(chunk)
+        return chunk
 
 
 def _is_there(archive: Store, key: str) -> bool:
@@ -73,8 +88,7 @@ def secure_pack(
         raise Unavailable(mpack_id, "the push has taken too long; it must begin again")
     key = archive_key(repository_id, mpack_id)
     if spare(session, "archive", key) or is_set_aside(session, repository_id, [mpack_id]):
-        file.seek(0)
-        services.archive.put(key, file, sha256=mpack_id)
+        services.archive.put(key, _FromStart(file), sha256=mpack_id)
 
 
 def is_set_aside(session: Session, repository_id: UUID, mpack_ids: Sequence[str]) -> bool:

@@ -2,11 +2,13 @@
 
 Both transports end here. Everything is checked twice by the same function: before the bytes are stored, so that a
 refused push leaves nothing behind, and again under the repository's lock, since another push may have come between.
-A push that loses between the two leaves stored bytes that no row names: garbage, never a wrong repository.
+A push that loses between the two leaves stored bytes that no row names: garbage, never a wrong repository. While the
+store writes, what goes into the database is made ready.
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import BinaryIO
 from uuid import UUID, uuid4
@@ -28,7 +30,7 @@ from hub.pack.reader import PackReader
 from hub.records import Commit, check_branch
 from hub.services import Services
 from hub.work import Work
-from hub.write_history import write_history
+from hub.write_history import snapshot_rows, write_history
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,12 @@ def receive(services: Services, work: Work, caller: Caller, repository_id: UUID,
 def _receive(services: Services, work: Work, caller: Caller, repository_id: UUID, incoming: Incoming) -> Receipt:
     with services.sessions() as session:
         _check(session, repository_id, incoming)
-    begun_at = store_pack(services, repository_id, incoming.mpack_id, incoming.file, incoming.upload_etag)
+    with ThreadPoolExecutor(1) as helper:
+        storing = helper.submit(
+            store_pack, services, repository_id, incoming.mpack_id, incoming.file, incoming.upload_etag
+        )
+        snapshots = snapshot_rows(repository_id, incoming.pack.snapshots())
+        begun_at = storing.result()
     with services.sessions.begin() as session:
         repository = lock_repository(session, repository_id)
         if repository.deleted_at is not None:
@@ -134,7 +141,7 @@ def _receive(services: Services, work: Work, caller: Caller, repository_id: UUID
         if earlier is not None and not is_set_aside(session, repository_id, earlier.mpack_ids):
             return Receipt(earlier.push_id, branch_heads(session, repository_id), earlier.job_ids)
         secure_pack(services, session, repository_id, incoming.mpack_id, incoming.file, begun_at)
-        write_history(session, repository_id, incoming.commits, incoming.pack.snapshots())
+        write_history(session, repository_id, incoming.commits, snapshots)
         mpack_ids = _write_mpacks(session, repository_id, incoming)
         move_branch(session, repository_id, incoming.branch, incoming.tip)
         identity.learn(repository, incoming.branch, incoming.commits)

@@ -106,7 +106,7 @@ class S3Store(Store):
             # Another process was quicker, or the name is somebody else's: then this answers 403.
             self._client.head_bucket(Bucket=self._bucket)
 
-    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> Stat:
+    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> None:
         check_key(key)
         reader = io.BytesIO(body) if isinstance(body, bytes) else body
         condition: dict[str, Literal["*"]] = {"IfNoneMatch": "*"} if if_absent else {}
@@ -121,7 +121,6 @@ class S3Store(Store):
             if if_absent and self._holds(key):
                 raise AlreadyExists(key) from conflict
             raise
-        return self.head(key)
 
     def _put_whole(self, key: str, content: bytes, sha256: str | None, condition: dict[str, Any]) -> None:
         digest = hashlib.sha256(content)

@@ -146,7 +146,7 @@ class Store(Protocol):
     StorageError when it won't.
     """
 
-    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> Stat:
+    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> None:
         """Store `body`, read from where it stands to its end; visible all at once, or not at all on any error.
 
         `sha256` (64 lower-case hex digits) is compared with what was read before anything is visible:

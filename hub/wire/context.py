@@ -7,6 +7,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from flask import current_app, g, request
+from sqlalchemy.orm import Session
 
 from hub.auth import Caller, Right, authenticate, note_use, open_repository
 from hub.errors import Unauthenticated
@@ -31,12 +32,16 @@ def hub() -> Hub:
 def asking() -> Caller | None:
     """Who sent this request; None without a token. Raises Unauthenticated for a token that names nobody."""
     with hub().services.sessions() as session:
-        via = "api" if request.path.startswith(API) else str(request.blueprint)
-        caller = authenticate(session, request.headers.get("Authorization"), address=request.remote_addr, via=via)
-        if caller is not None and not caller.is_noted:
-            note_use(session, caller)
-            session.commit()
-        return caller
+        return _asking(session)
+
+
+def _asking(session: Session) -> Caller | None:
+    via = "api" if request.path.startswith(API) else str(request.blueprint)
+    caller = authenticate(session, request.headers.get("Authorization"), address=request.remote_addr, via=via)
+    if caller is not None and not caller.is_noted:
+        note_use(session, caller)
+        session.commit()
+    return caller
 
 
 def take_page(_endpoint: str | None, values: dict[str, Any] | None) -> None:
@@ -69,8 +74,8 @@ class Opened:
 
 def opened(owner: str, slug: str, need: Right) -> Opened:
     """Who is asking, and may they: before a byte of the body is decoded. Raises Unauthenticated, Forbidden, Missing."""
-    caller = asking()
     with hub().services.sessions() as session:
+        caller = _asking(session)
         repository = open_repository(session, caller, owner, slug, need)
         return Opened(
             repository_id=repository.repository_id,

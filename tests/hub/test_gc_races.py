@@ -6,7 +6,7 @@ gc is run without any age: what protects the push is the mark and the lock, not 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -28,6 +28,8 @@ from tests.hub.world import History, World
 
 pytestmark = pytest.mark.integration
 
+Told = TypeVar("Told")
+
 HOLDER = """
 SELECT pid FROM pg_stat_activity
 WHERE datname = current_database() AND state = 'idle in transaction' AND pid <> pg_backend_pid()
@@ -46,8 +48,8 @@ def whole(world: World, history: History, tip: str) -> None:
 class Arrivals(FaultyStore):
     """Calls its hook around whatever brings bytes to a key or finds them there, whether that succeeds or not."""
 
-    def put(self, key: str, *args: Any, **options: Any) -> Stat:
-        return self._between(key, lambda: super(Arrivals, self).put(key, *args, **options))
+    def put(self, key: str, *args: Any, **options: Any) -> None:
+        self._between(key, lambda: super(Arrivals, self).put(key, *args, **options))
 
     def copy(self, source: str, key: str, **options: Any) -> Stat:
         return self._between(key, lambda: super(Arrivals, self).copy(source, key, **options))
@@ -55,7 +57,7 @@ class Arrivals(FaultyStore):
     def head(self, key: str) -> Stat:
         return self._between(key, lambda: super(Arrivals, self).head(key))
 
-    def _between(self, key: str, call: Callable[[], Stat]) -> Stat:
+    def _between(self, key: str, call: Callable[[], Told]) -> Told:
         self._hook("arrival", key, "before")
         try:
             return call()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+import hub.push
+import hub.write_history
 from hub.keys import archive_key
 from hub.pack_upload import INLINE_BYTES
+from storage import FaultyStore, MemoryStore
 from tests.hub.offers import refused
+from tests.hub.racing import Failpoint
 from tests.hub.views import fetch_mpack, footprint, model
 from tests.hub.world import History, World
 
@@ -84,3 +90,23 @@ def test_a_wrong_field_is_named(world: World, history: History, field: str, valu
     tip = history.commit({"a": b"one"})
     mpack_id, raw = history.mpack([tip])
     refused(push_inline(world, mpack_id, raw, tip, **{field: value}), 422, field)
+
+
+def test_rows_are_made_while_the_store_writes(
+    new_world: Callable[..., World], history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, met = threading.Event(), []
+
+    def make(*given: Any) -> Iterator[Any]:
+        rows = hub.write_history.snapshot_rows(*given)
+        made.set()
+        return rows
+
+    monkeypatch.setattr(hub.push, "snapshot_rows", make)
+    failpoint = Failpoint("put")
+    world = new_world(archive=FaultyStore(MemoryStore(), hook=failpoint))
+    failpoint.arm(lambda: met.append(made.wait(10)))
+    tip = history.commit({"a": b"one"})
+    mpack_id, raw = history.mpack([tip])
+    assert push_inline(world, mpack_id, raw, tip).status_code == 200
+    assert met == [True]

@@ -7,9 +7,11 @@ import io
 import msgpack
 import pytest
 
+import hub.write_history
 from hub.pack.format import Kind, Limits
 from hub.pack.verify import verify_pack
 from hub.work import INDEX, PREBUILD
+from tests.hub.views import fetch_mpack, model
 from tests.hub.world import History, World
 
 pytestmark = pytest.mark.integration
@@ -43,3 +45,13 @@ def test_a_push_becomes_a_clone(world: World, history: History, transport: str) 
     fetched = msgpack.unpackb(world.post("/fetch", {"want": [tip], "have": []}, token=None, muse=True).data)
     assert {item["commit_id"] for item in fetched["commits"]} == set(history.ancestors(tip))
     assert {item["object_id"] for item in fetched["objects"]} == set(history.objects_of(history.ancestors(tip)))
+
+
+def test_more_manifests_than_wait_in_memory_are_all_written(
+    world: World, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub.write_history, "AHEAD_BYTES", 1)
+    tip = history.line(5)[-1]
+    assert world.push_mpack(history, tip).status_code == 200
+    world.drain()
+    assert fetch_mpack(world) == model(history, [tip])

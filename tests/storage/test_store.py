@@ -58,11 +58,11 @@ class TestRoundTrip:
 
     def test_put_head_and_list_describe_the_same(self, store: Store, data: bytes) -> None:
         earliest = datetime.now(UTC).replace(microsecond=0) - SECOND
-        stat = store.put("k", data)
+        store.put("k", data)
+        stat = store.head("k")
         assert (stat.key, stat.size) == ("k", len(data))
         assert earliest <= stat.modified_at <= datetime.now(UTC) + SECOND
         assert stat.modified_at.microsecond == 0
-        assert store.head("k") == stat
         assert list(store.list()) == [stat]
 
 
@@ -74,10 +74,11 @@ class TestPut:
         assert content(store, "k") == b"body"
 
     def test_later_put_replaces_the_object(self, store: Store) -> None:
-        first = store.put("k", b"first")
-        second = store.put("k", b"second, longer")
+        store.put("k", b"first")
+        first = store.head("k").etag
+        store.put("k", b"second, longer")
         assert content(store, "k") == b"second, longer"
-        assert first.etag != second.etag
+        assert store.head("k").etag != first
 
     @pytest.mark.parametrize("data", [b"right", LARGE], ids=["small", "large"])
     def test_wrong_digest_is_refused_and_nothing_visible(self, store: Store, data: bytes) -> None:
