@@ -94,8 +94,8 @@ class FaultyStore(Store):
             raise Unavailable(key, f"{op} was done, its answer timed out on purpose")
         return breaks(result) if breaks and fault is Fault.BROKEN_OFF else result
 
-    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> None:
-        self._run("put", key, lambda: self._store.put(key, body, if_absent=if_absent, sha256=sha256))
+    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> int:
+        return self._run("put", key, lambda: self._store.put(key, body, if_absent=if_absent, sha256=sha256))
 
     def get(self, key: str) -> Body:
         return self._run("get", key, lambda: self._store.get(key), breaks=_break_body)

@@ -73,7 +73,7 @@ class MemoryStore(Store):
         self._writes = 0
         self._lock = threading.Lock()
 
-    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> None:
+    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> int:
         check_key(key)
         # Read before the lock is taken: a slow body must not hold up the other threads.
         reader = io.BytesIO(body) if isinstance(body, bytes) else body
@@ -84,7 +84,7 @@ class MemoryStore(Store):
         with self._lock:
             if if_absent and key in self._objects:
                 raise AlreadyExists(key)
-            self._write(key, content, now)
+            return self._write(key, content, now).size
 
     def _now(self) -> datetime:
         now = self._clock().replace(microsecond=0)

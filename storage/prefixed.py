@@ -31,8 +31,8 @@ class Prefixed(Store):
     def _own(self, stat: Stat) -> Stat:
         return replace(stat, key=check_key(stat.key.removeprefix(self._prefix)))
 
-    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> None:
-        self._store.put(self._whole(key), body, if_absent=if_absent, sha256=sha256)
+    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> int:
+        return self._store.put(self._whole(key), body, if_absent=if_absent, sha256=sha256)
 
     def get(self, key: str) -> Body:
         return self._store.get(self._whole(key))

@@ -106,7 +106,7 @@ class S3Store(Store):
             # Another process was quicker, or the name is somebody else's: then this answers 403.
             self._client.head_bucket(Bucket=self._bucket)
 
-    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> None:
+    def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> int:
         check_key(key)
         reader = io.BytesIO(body) if isinstance(body, bytes) else body
         condition: dict[str, Literal["*"]] = {"IfNoneMatch": "*"} if if_absent else {}
@@ -114,8 +114,8 @@ class S3Store(Store):
         try:
             if len(first) < PART_BYTES:
                 self._put_whole(key, first, sha256, condition)
-            else:
-                self._put_parts(key, first, reader, sha256, condition)
+                return len(first)
+            return self._put_parts(key, first, reader, sha256, condition)
         except _Conflict as conflict:
             # Another conditional write, or a delete, got in between: taken only if there is an object now.
             if if_absent and self._holds(key):
@@ -135,7 +135,7 @@ class S3Store(Store):
                 **condition,
             )
 
-    def _put_parts(self, key: str, first: bytes, reader: Reader, sha256: str | None, condition: dict[str, Any]) -> None:
+    def _put_parts(self, key: str, first: bytes, reader: Reader, sha256: str | None, condition: dict[str, Any]) -> int:
         if condition and self._holds(key):
             raise AlreadyExists(key)  # now, rather than after all the parts
         with _mapped(key):
@@ -146,7 +146,7 @@ class S3Store(Store):
                 ChecksumAlgorithm="CRC32",
             )["UploadId"]
         try:
-            parts, digest = self._send_parts(key, upload_id, first, reader)
+            parts, digest, size = self._send_parts(key, upload_id, first, reader)
             _check_digest(key, digest, sha256)
             with _mapped(key):
                 self._client.complete_multipart_upload(
@@ -159,19 +159,22 @@ class S3Store(Store):
         except BaseException as error:
             self._abort(key, upload_id, error)
             raise
+        return size
 
     def _send_parts(
         self, key: str, upload_id: str, first: bytes, reader: Reader
-    ) -> tuple[list[CompletedPartTypeDef], str]:
-        """Send the rest of the body; return its parts and their SHA-256 together."""
+    ) -> tuple[list[CompletedPartTypeDef], str, int]:
+        """Send the rest of the body; return its parts, and their SHA-256 and size together."""
         digest = hashlib.sha256()
+        size = 0
         parts: list[CompletedPartTypeDef] = []
         content = first
         while content:
             digest.update(content)
+            size += len(content)
             parts.append(self._send_part(key, upload_id, len(parts) + 1, content))
             content = read_up_to(reader, PART_BYTES)
-        return parts, digest.hexdigest()
+        return parts, digest.hexdigest(), size
 
     def _send_part(self, key: str, upload_id: str, number: int, content: bytes) -> CompletedPartTypeDef:
         checksum = b64encode(zlib.crc32(content).to_bytes(4, "big")).decode()

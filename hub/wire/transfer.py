@@ -66,10 +66,10 @@ def upload_object(token: str) -> Response:
         if not still_may_write(session, token_id, repository_id):
             raise Missing(ENDED)
     try:
-        taken = services.archive.put(upload_key(repository_id, object_id), body(UPLOAD_BYTES), sha256=object_id)
+        size = services.archive.put(upload_key(repository_id, object_id), body(UPLOAD_BYTES), sha256=object_id)
     except DigestMismatch:
         raise Invalid("body", "is not the announced object: its SHA-256 is not the id.") from None
-    return answer({"size": taken.size})
+    return answer({"size": size})
 
 
 @wire.get("/downloads/<token>")

@@ -48,8 +48,8 @@ def whole(world: World, history: History, tip: str) -> None:
 class Arrivals(FaultyStore):
     """Calls its hook around whatever brings bytes to a key or finds them there, whether that succeeds or not."""
 
-    def put(self, key: str, *args: Any, **options: Any) -> None:
-        self._between(key, lambda: super(Arrivals, self).put(key, *args, **options))
+    def put(self, key: str, *args: Any, **options: Any) -> int:
+        return self._between(key, lambda: super(Arrivals, self).put(key, *args, **options))
 
     def copy(self, source: str, key: str, **options: Any) -> Stat:
         return self._between(key, lambda: super(Arrivals, self).copy(source, key, **options))

@@ -58,7 +58,7 @@ class TestRoundTrip:
 
     def test_put_head_and_list_describe_the_same(self, store: Store, data: bytes) -> None:
         earliest = datetime.now(UTC).replace(microsecond=0) - SECOND
-        store.put("k", data)
+        assert store.put("k", data) == len(data)
         stat = store.head("k")
         assert (stat.key, stat.size) == ("k", len(data))
         assert earliest <= stat.modified_at <= datetime.now(UTC) + SECOND
