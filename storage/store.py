@@ -147,9 +147,7 @@ class Store(Protocol):
     """
 
     def put(self, key: str, body: bytes | Reader, *, if_absent: bool = False, sha256: str | None = None) -> int:
-        """Store `body`, read from where it stands to its end, and return how many bytes that were.
-
-        They are visible all at once, or not at all on any error.
+        """Store `body`, read from where it stands to its end: visible all at once, or not at all. Returns its size.
 
         `sha256` (64 lower-case hex digits) is compared with what was read before anything is visible:
         DigestMismatch. With `if_absent` a taken key raises AlreadyExists, maybe before the body was read.
