@@ -1,5 +1,6 @@
 """Where bytes are kept: one interface over S3, memory, and a store that fails on purpose."""
 
+from storage.body import Body, Reader
 from storage.errors import (
     AlreadyExists,
     DigestMismatch,
@@ -13,7 +14,7 @@ from storage.faults import Fault, FaultyStore
 from storage.memory import MemoryStore
 from storage.prefixed import Prefixed
 from storage.s3 import S3Settings, S3Store, open_store
-from storage.store import Body, OpenUpload, Part, Reader, Stat, Store, Upload
+from storage.store import OpenUpload, Part, Stat, Store, Upload
 
 __all__ = [
     "AlreadyExists",

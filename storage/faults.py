@@ -10,8 +10,9 @@ from datetime import timedelta
 from enum import Enum
 from typing import TypeVar
 
+from storage.body import Body, Reader
 from storage.errors import Unavailable
-from storage.store import Body, OpenUpload, Part, Reader, Stat, Store, Upload
+from storage.store import OpenUpload, Part, Stat, Store, Upload
 
 T = TypeVar("T")
 Hook = Callable[[str, str, str], None]

@@ -17,21 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
+from storage.body import CHUNK_BYTES, Body, Reader
 from storage.errors import AlreadyExists, DigestMismatch, NotFound, OutOfRange, StorageError
 from storage.keys import check_key, check_prefix
-from storage.store import (
-    CHUNK_BYTES,
-    PART_BYTES_MIN,
-    PARTS_MAX,
-    Body,
-    OpenUpload,
-    Part,
-    Reader,
-    Stat,
-    Store,
-    Upload,
-    check_range,
-)
+from storage.store import PART_BYTES_MIN, PARTS_MAX, OpenUpload, Part, Stat, Store, Upload, check_range
 
 PAGE_KEYS = 3
 SHORT_READ_BYTES = 64 * 1024

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from storage.body import Body, Reader
 from storage.errors import InvalidKey
 from storage.keys import check_key, check_prefix
-from storage.store import Body, OpenUpload, Part, Reader, Stat, Store, Upload
+from storage.store import OpenUpload, Part, Stat, Store, Upload
 
 
 class Prefixed(Store):

@@ -25,6 +25,7 @@ from hub.wire.codec import JSON, MSGPACK, answer, answer_ids, body, read_map, ta
 from hub.wire.context import hub, opened, page
 from hub.wire.in_time import answer_in_time
 from hub.wire.signed import object_to
+from hub.wire.stream import stream
 
 wire = Blueprint("muse", __name__, url_prefix="/<owner>/<slug>")
 NEGOTIATE_IDS = 256
@@ -161,8 +162,6 @@ def fetch(owner: str, slug: str) -> Response:
         plan = pull.plan_fetch(services, hub().work, repository.repository_id, want, have, remote=remote)
     else:
         plan = pull.plan_part(services, repository.repository_id, want, have, number, remote=remote)
-    response = Response(plan.chunks(), content_type=MSGPACK)
     if isinstance(plan, pull.Stored):
-        response.content_length = plan.size
-        response.call_on_close(plan.body.close)
-    return response
+        return stream(plan.body, MSGPACK, tail=plan.tail)
+    return Response(plan.chunks(), content_type=MSGPACK)

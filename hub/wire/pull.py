@@ -38,21 +38,8 @@ class Stored:
     """A ready-made answer: a body that lies in the cache, up to the heads, and the heads."""
 
     body: Body
-    first: bytes
-    """The first chunk, read already: a store that does not answer is an error, and no empty answer."""
+    """To be closed by whoever is given it."""
     tail: bytes
-
-    @property
-    def size(self) -> int:
-        """Bytes of the answer."""
-        return self.body.size + len(self.tail)
-
-    def chunks(self) -> Iterator[bytes]:
-        """The answer, piece by piece. A body of which nothing was asked is the caller's to close."""
-        with self.body:
-            yield self.first
-            yield from self.body
-            yield self.tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +154,9 @@ def _stored(services: Services, repository_id: UUID, found: Prebuilt, tail: byte
     if found.body_id is None:
         return None
     try:
-        body = services.cache.get(body_key(repository_id, found.body_id))
+        return Stored(services.cache.get(body_key(repository_id, found.body_id)), tail)
     except NotFound:
         return None
-    try:
-        return Stored(body, next(iter(body)), tail)
-    except BaseException:
-        body.close()
-        raise
 
 
 def _make_again(services: Services, work: Work, repository_id: UUID, tips: Sequence[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator
 from uuid import UUID
 
 from flask import Blueprint, Response, request
@@ -18,6 +17,7 @@ from hub.whole import is_live
 from hub.wire.codec import CHUNK_BYTES, answer, body
 from hub.wire.context import hub
 from hub.wire.signed import CACHE, ENDED, read_download, read_object, read_part, read_upload
+from hub.wire.stream import stream
 from storage import Body, DigestMismatch, NotFound
 from storage.store import read_up_to
 
@@ -29,9 +29,9 @@ RANGE = re.compile(r"bytes=([0-9]{1,19})-([0-9]{0,19})")
 def upload(token: str) -> Response:
     """Take the pack that this URL is for. The URL is the permission; the bytes are verified at the push."""
     repository_id, mpack_id, size = read_upload(token)
-    stream = body(size)
+    sent = body(size)
     with tempfile.TemporaryFile() as file:
-        while chunk := stream.read(CHUNK_BYTES):
+        while chunk := sent.read(CHUNK_BYTES):
             file.write(chunk)
         if file.tell() != size:
             raise Invalid("body", f"has {file.tell()} bytes, announced were {size}.")
@@ -81,18 +81,11 @@ def download(token: str) -> Response:
     first, last = (int(asked[1]), min(int(asked[2] or size), size - 1)) if asked else (0, size - 1)
     if first > last:
         raise RequestedRangeNotSatisfiable(size, description=f"The pack has {size} bytes; ask for bytes within it.")
-    body = _open(repository_id, mpack_id, role, first, last)
-    headers = {"Accept-Ranges": "bytes", "Content-Length": str(body.size), "ETag": f'"{mpack_id}"'}
+    headers = {"Accept-Ranges": "bytes", "ETag": f'"{mpack_id}"'}
     if asked:
         headers["Content-Range"] = f"bytes {first}-{last}/{size}"
-    response = Response(_pieces(body), 206 if asked else 200, headers, content_type="application/octet-stream")
-    response.call_on_close(body.close)
-    return response
-
-
-def _pieces(body: Body) -> Iterator[bytes]:
-    with body:
-        yield from body
+    body = _open(repository_id, mpack_id, role, first, last)
+    return stream(body, "application/octet-stream", status=206 if asked else 200, headers=headers)
 
 
 def _open(repository_id: UUID, mpack_id: str, role: str, first: int, last: int) -> Body:

@@ -19,8 +19,8 @@ from storage import (
     Store,
     Unavailable,
 )
+from storage.body import CHUNK_BYTES
 from storage.s3 import PART_BYTES
-from storage.store import CHUNK_BYTES
 
 LARGE = bytes(range(256)) * (PART_BYTES // 256) + b"the second part"
 SECOND = timedelta(seconds=1)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from typing import Any
@@ -17,9 +13,9 @@ from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
 
 from hub.accounts import create_principal, create_token
-from hub.embedded.ports import Ports
 from hub.models.base import driver_url
-from tests.system.world import ROOT, WAIT_SECONDS
+from tests.system.serving import served
+from tests.system.world import WAIT_SECONDS
 
 pytestmark = [pytest.mark.integration, pytest.mark.system]
 
@@ -29,34 +25,9 @@ OK = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 @pytest.fixture
 def port(database_url: str, committed_db: psycopg.Connection[Any]) -> Iterator[int]:
     """A web process with one thread and short limits."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PACKHOUSE_")} | {
-        "DATABASE_URL": database_url, "S3_ENDPOINT_URL": "http://127.0.0.1:1", "S3_ACCESS_KEY_ID": "unused",
-        "S3_SECRET_ACCESS_KEY": "unused", "PACKHOUSE_SECRET_KEY": "x" * 32,
-    }  # fmt: skip
-    options = [
-        "--workers",
-        "1",
-        "--threads",
-        "1",
-        "--head-timeout",
-        "1",
-        "--idle-timeout",
-        "1",
-        "--statement-timeout",
-        "1",
-    ]
-    with closing(Ports()) as ports, ports.listen() as listener:
-        number, handed = listener.getsockname()[1], listener.fileno()
-        command = [sys.executable, "-m", "hub.cli", "serve", "--bind", f"fd://{handed}", *options]
-        process = subprocess.Popen(command, cwd=ROOT, env=environ, stderr=subprocess.PIPE, pass_fds=[handed])
-    try:
-        deadline = time.monotonic() + WAIT_SECONDS
-        while process.stderr is not None and b"Booting worker" not in process.stderr.readline():
-            assert time.monotonic() < deadline
+    limits = ("--head-timeout", "1", "--idle-timeout", "1", "--statement-timeout", "1")
+    with served(database_url, "--threads", "1", *limits) as number:
         yield number
-    finally:
-        process.terminate()
-        process.communicate(timeout=WAIT_SECONDS)
 
 
 def say(port: int, data: bytes) -> socket.socket:
