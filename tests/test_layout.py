@@ -194,6 +194,8 @@ def test_decisions_are_indexed() -> None:
     files = [path.name for path in tracked() if re.match(r"docs/adr/\d{4}-", name_of(path))]
     assert files
     refuse([name for name in files if f"({name})" not in index], "docs/adr/README.md must list each decision.")
+    numbers = [name[:4] for name in files]
+    refuse([name for name in files if numbers.count(name[:4]) > 1], "Each decision has a number of its own.")
 
 
 def test_commands_of_the_procfile_exist() -> None:
