@@ -12,7 +12,6 @@ indexes; a job is given 25 and enters three. Ids and payloads are the same in bo
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from itertools import islice
@@ -75,16 +74,13 @@ def insert_many(conn: Connection, numbers: range) -> None:
 
 def own_insert(conn: Connection, numbers: range) -> None:
     """Many jobs in one statement; the caller commits."""
-    kind = kind_params(NewJob("noop", {"args": [], "kwargs": {}}))
     params = {
-        "kinds": json.dumps([{**kind, "joins": 0, "kind": 0}]),
-        "kind_of": [0] * len(numbers),
+        **kind_params(NewJob("noop", {"args": [], "kwargs": {}})),
         "job_ids": uuid_array(islice(new_job_ids(), len(numbers))),
         "payloads": "[" + ",".join([_payload(number) for number in numbers]) + "]",
-        "dedup_keys": json.dumps([None] * len(numbers)),
         "now": None,
     }
-    conn.execute(statement("enqueue_jobs"), params)
+    conn.execute(statement("enqueue_alike"), params)
 
 
 class BareListener(threading.Thread):

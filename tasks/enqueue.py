@@ -2,69 +2,38 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from itertools import chain, groupby, islice
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice, repeat, starmap
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from psycopg import errors as pg
 from psycopg.rows import tuple_row
 
-from tasks.db import Conn, cursor, pipeline, rows, savepoint, statement, together, uuid_array
-from tasks.errors import DuplicateJob, PayloadError
+from tasks.db import Conn, cursor, pipeline, savepoint, statement, together, uuid_array
 from tasks.ids import new_job_ids
-from tasks.job import Enqueued, NewJob
-from tasks.payload import check_instant
-from tasks.request import kind_params, own_params
+from tasks.job import Done, Enqueued, NewJob
+from tasks.mixed import Read, errors_named, send_mixed
+from tasks.payload import check_instant, encode_calls
+from tasks.request import kind_params
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
     from uuid import UUID
 
     from psycopg import Cursor
 
+R = TypeVar("R")
 PAGE_SIZE = 1000
 """Requests in one statement."""
-_COLLISIONS_MAX = 10
-
-
-_Params = dict[str, Any]
-_COMMON = attrgetter(
-    *("task", "queue", "scope", "priority", "tier", "available_at", "countdown", "lease_seconds", "attempts_max"),
-    *("postpones_max", "dedup_mode", "expires_at", "expires", "limit_key", "limit_max", "on_parent_failure"),
-    "pass_results",
-)
-
-
-@dataclass(slots=True)
-class _Request:
-    """A checked request, ready to be sent.
-
-    `kind`: what it has in common with others, one object for all of them. `first`: the earlier request of the same
-    statement that has its key, if there is one.
-    """
-
-    job_id: UUID
-    kind: _Params
-    payload: str
-    key: str | None
-    parents: Sequence[UUID]
-    first: _Request | None = None
-
-    @property
-    def joins(self) -> bool:
-        return self.key is None or self.kind["dedup_mode"] == "join"
+_OWN = frozenset({"payload", "job_id"})
+"""What differs among requests that are alike."""
 
 
 def enqueue_job(conn: Conn, new: NewJob, *, now: datetime | None = None) -> Enqueued:
     """T0: put a job into the queue, or join the pending one that has the key.
 
     Raises PayloadError for what cannot be stored, DuplicateJob in mode `reject` when a pending job has the
-    key, or when `new.job_id` is taken (then the transaction has failed).
+    key, or when `new.job_id` is taken, NotMigrated where there are no job tables (then the transaction has failed).
     """
     return enqueue_jobs(conn, [new], now=now)[0]
 
@@ -77,157 +46,76 @@ def enqueue_jobs(conn: Conn, new: Iterable[NewJob], *, now: datetime | None = No
     in different orders may wait for each other; Postgres then ends one with DeadlockDetected. Raises what
     `enqueue_job` raises.
     """
+    return enqueue_as(Enqueued, conn, new, now=now)
+
+
+def enqueue_as(
+    make: Callable[[UUID, Done], R], conn: Conn, new: Iterable[NewJob], *, now: datetime | None = None
+) -> list[R]:
+    """Enqueue as `enqueue_jobs` does; `make` is called with the id of each job and what became of the request.
+
+    What a thousand calls leave behind is what the garbage collector looks through: so nothing is made in between.
+    """
     at = check_instant("now", now)
-    kinds: dict[Hashable, _Params] = {}
     ids = new_job_ids()
-    pages = _pages(_checked(one, one.job_id or next(ids), kinds) for one in new)
-    first, second = next(pages, []), next(pages, None)
+    pages = _pages(iter(new))
+    first, second = next(pages, None), next(pages, None)
+    if first is None:
+        return []
     if second is None:
         # A child must not be seen without its parents.
         with together(conn):
-            return [done for read in _send(conn, first, at) for done in read()]
-    done: list[Enqueued] = []
-    sent: list[Callable[[], list[Enqueued]]] = []
+            return [*starmap(make, _send(conn, first, ids, at)())]
+    done: list[R] = []
     with savepoint(conn), pipeline(conn):
-        for page in chain((first, second), pages):
-            done += [one for read in sent for one in read()]
-            sent = _send(conn, page, at)
-        done += [one for read in sent for one in read()]
+        read = _send(conn, first, ids, at)
+        for page in chain((second,), pages):
+            # The next one is on its way before the database asks for it.
+            read_next = _send(conn, page, ids, at)
+            done += starmap(make, read())
+            read = read_next
+        done += starmap(make, read())
     return done
 
 
-def _pages(requests: Iterator[_Request]) -> Iterator[list[_Request]]:
-    while page := list(islice(requests, PAGE_SIZE)):
+def _pages(new: Iterator[NewJob]) -> Iterator[list[NewJob]]:
+    while page := list(islice(new, PAGE_SIZE)):
         yield page
 
 
-def _send(conn: Conn, requests: list[_Request], now: datetime | None) -> list[Callable[[], list[Enqueued]]]:
-    """Send requests, those that join together and the others one by one; how to read what came of them, in order."""
-    sent: list[Callable[[], list[Enqueued]]] = []
-    for joining, group in groupby(requests, key=lambda request: request.joins):
-        if joining:
-            sent.append(_send_page(conn, list(group), now))
-        else:
-            sent.append(partial(list, [_enqueue_unique(conn, request, now) for request in group]))
-    return sent
+def _send(conn: Conn, page: Sequence[NewJob], ids: Iterator[UUID], now: datetime | None) -> Read:
+    """Check and send requests; how to read what came of them, in order."""
+    page_ids = [one.job_id or next(ids) for one in page]
+    return (_send_alike if _are_alike(page) else send_mixed)(conn, page, page_ids, now)
 
 
-def _checked(new: NewJob, job_id: UUID, kinds: dict[Hashable, _Params]) -> _Request:
-    common = (*_COMMON(new), tuple(new.after_tasks), len(new.parents), new.dedup_key is None)
-    same = (common, *map(type, common))  # equal is not the same: True == 1
-    try:
-        kind = kinds.get(same)
-        if kind is None:
-            kind = kinds[same] = kind_params(new)
-    except TypeError:  # what cannot be hashed is no value of any field: this names it
-        kind = kind_params(new)
-    if job_id in new.parents:
-        raise PayloadError("parents", "must not name the job itself")
-    return _Request(job_id, kind, *own_params(new), new.parents)
+def _are_alike(page: Sequence[NewJob]) -> bool:
+    """Whether requests have all in common but what is their own, and no other job to join or to wait for."""
+    if page[0].dedup_key is not None or page[0].parents:
+        return False
+    columns = zip(NewJob._fields, zip(*page, strict=True), strict=True)
+    return all(_is_constant(column) for name, column in columns if name not in _OWN)
 
 
-def _send_page(conn: Conn, page: list[_Request], now: datetime | None) -> Callable[[], list[Enqueued]]:
-    merged = _merge(page)
-    numbers: dict[int, int] = {}
-    kinds: list[_Params] = []
-    for request in merged:
-        if id(request.kind) not in numbers:
-            numbers[id(request.kind)] = len(kinds)
-            kinds.append({"joins": 0, **request.kind, "kind": len(kinds)})
+def _is_constant(column: tuple[Any, ...]) -> bool:
+    # Equal is not the same: True == 1.
+    return column.count(column[0]) == len(column) and len(set(map(type, column))) == 1
+
+
+def _send_alike(conn: Conn, page: Sequence[NewJob], ids: Sequence[UUID], now: datetime | None) -> Read:
     params = {
-        "kinds": json.dumps(kinds, default=datetime.isoformat),
-        "kind_of": "{" + ",".join([str(numbers[id(request.kind)]) for request in merged]) + "}",
-        "job_ids": uuid_array([request.job_id for request in merged]),
-        "payloads": "[" + ",".join([request.payload for request in merged]) + "]",
-        "dedup_keys": json.dumps([request.key for request in merged]),
+        **kind_params(page[0]),
+        "job_ids": uuid_array(ids),
+        "payloads": encode_calls([one.payload for one in page]),
         "now": now,
     }
     cur = cursor(conn, tuple_row)
-    with _named():
-        cur.execute(statement("enqueue_jobs"), params)
-    _add_dependencies(conn, page)
-    return partial(_read_page, cur, page)
+    with errors_named():
+        cur.execute(statement("enqueue_alike"), params)
+    return partial(_read_alike, cur, ids)
 
 
-def _read_page(cur: Cursor[tuple[Any, ...]], page: list[_Request]) -> list[Enqueued]:
-    with _named(), cur:
-        by_key = {(task, key): job_id for job_id, task, key in cur.fetchall()}
-    done = []
-    for request in page:
-        job_id = request.job_id
-        if request.key is not None:
-            job_id = by_key[request.kind["task"], request.key]
-        inserted = request.first is None and job_id == request.job_id
-        done.append(Enqueued(job_id, "inserted" if inserted else "joined"))
-    return done
-
-
-@contextmanager
-def _named() -> Iterator[None]:
-    """Say what a violation of a unique index means here."""
-    try:
-        yield
-    except pg.UniqueViolation as error:
-        raise DuplicateJob(f"there is already a job with this id: {error.diag.message_detail}") from error
-
-
-def _merge(page: list[_Request]) -> list[_Request]:
-    """Fold the requests of one key into the first: a statement may touch a row once, and the result is the same."""
-    firsts: dict[tuple[str, str], list[_Request]] = {}
-    merged: list[_Request] = []
-    for request in page:
-        if request.key is None:
-            merged.append(request)
-            continue
-        same = firsts.setdefault((request.kind["task"], request.key), [])
-        if same:
-            request.first = same[0]
-        else:
-            merged.append(request)
-        same.append(request)
-    for same in firsts.values():
-        if len(same) > 1:
-            same[0].kind = _fold([request.kind for request in same])
-    return merged
-
-
-def _fold(same: list[_Params]) -> _Params:
-    first = {**same[0], "joins": len(same) - 1}
-    for name in ("priority", "attempts_max", "postpones_max"):
-        first[name] = max(one[name] for one in same)
-    # Seconds and instants stand side by side: the database, which knows the time, takes the earlier or the later.
-    for name in ("available_at", "countdown"):
-        first[name] = min((one[name] for one in same if one[name] is not None), default=None)
-    never = any(one["expires_at"] is None and one["expires"] is None for one in same)
-    for name in ("expires_at", "expires"):
-        first[name] = None if never else max((one[name] for one in same if one[name] is not None), default=None)
-    return first
-
-
-def _add_dependencies(conn: Conn, inserted: Iterable[_Request]) -> None:
-    children: list[UUID] = []
-    parents: list[UUID] = []
-    positions: list[int] = []
-    for request in inserted:
-        children += [request.job_id] * len(request.parents)
-        parents += request.parents
-        positions += range(1, len(request.parents) + 1)
-    if children:
-        rows(conn, "add_dependencies", {"children": children, "parents": parents, "positions": positions})
-
-
-def _enqueue_unique(conn: Conn, request: _Request, now: datetime | None) -> Enqueued:
-    own = {"job_id": request.job_id, "payload": request.payload, "dedup_key": request.key}
-    params = {**request.kind, **own, "now": now}
-    for _ in range(_COLLISIONS_MAX):
-        found = rows(conn, "enqueue_unique", params)
-        if found:
-            _add_dependencies(conn, [request])
-            return Enqueued(found[0][0], "inserted")
-        # The holder is committed, or ours: whoever was still open has been waited for by the insert.
-        found = rows(conn, "find_duplicate", params)
-        if found and params["dedup_mode"] == "once":
-            return Enqueued(found[0][0], "duplicate")
-        if found:
-            raise DuplicateJob(f"task {params['task']} has a pending job with this key: {found[0][0]}")
-    raise DuplicateJob(f"there is already a job {params['job_id']}")
+def _read_alike(cur: Cursor[Any], ids: Sequence[UUID]) -> Iterable[tuple[UUID, Done]]:
+    with errors_named(), cur:
+        cur.fetchall()
+    return zip(ids, repeat("inserted"), strict=False)

@@ -12,6 +12,7 @@ TaskError
 ├── PayloadError   data that cannot be stored or breaks a rule; names the field
 ├── UnknownOption  an option that nobody knows; never ignored
 ├── NotConfigured  the app has no database or no current session
+├── NotMigrated    the database lacks the job tables that this version needs
 ├── SoftTimeLimitExceeded  raised in a task at its next checkpoint; it may tidy up and end
 └── TimeLimitExceeded      the attempt was abandoned; only ever seen as an error code
 
@@ -124,6 +125,10 @@ class UnknownOption(TaskError, TypeError):
 
 class NotConfigured(TaskError):
     """The app has not been told its database or its current session."""
+
+
+class NotMigrated(TaskError):
+    """The database has no job tables, or those of another version."""
 
 
 class SoftTimeLimitExceeded(TaskError):

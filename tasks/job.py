@@ -27,6 +27,10 @@ Outcome = Literal["retry", "released", "failed", "superseded"]
 """What became of a job whose attempt did not succeed."""
 
 
+Done = Literal["inserted", "joined", "duplicate"]
+"""What became of a request."""
+
+
 class NewJob(NamedTuple):
     """One request to run a task. Times are seconds, instants are aware datetimes.
 
@@ -70,7 +74,7 @@ class Enqueued(NamedTuple):
     """The job that will do the work: a new one, the one that was joined, or (`once`) the one there ever was."""
 
     job_id: UUID
-    outcome: Literal["inserted", "joined", "duplicate"]
+    outcome: Done
 
 
 class Ref(NamedTuple):

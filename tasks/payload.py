@@ -10,9 +10,13 @@ import json
 import math
 import unicodedata
 from datetime import datetime
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from tasks.errors import ERROR_CODE, PayloadError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 PAYLOAD_BYTES_MAX = 64 * 1024
 """Cap of a payload, a result and a progress report, as UTF-8 JSON."""
@@ -34,6 +38,9 @@ PARENTS_MAX = 100_000
 # Circles are found by their depth.
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
 _TEXT = frozenset((str,))
+_CALL = frozenset(("args", "kwargs"))
+_TOGETHER = 20
+"""Payloads written as one text: so few that their brackets leave no doubt about the depth of any."""
 _CONTROLS = {n: None for n in range(0x110) if unicodedata.category(chr(n)) == "Cc" and chr(n) not in "\n\t"}
 
 
@@ -152,6 +159,39 @@ def _count_text_keyed(value: object) -> int:
     for one in (value, *value.values()):
         count += type(one) is dict and _TEXT.issuperset(map(type, one))
     return count
+
+
+def encode_call(payload: object) -> str:
+    """Write the payload of a job as JSON. Raises PayloadError as `encode` does, or when it is not what a job takes."""
+    if not isinstance(payload, dict) or payload.keys() != _CALL:
+        raise PayloadError("payload", 'must be {"args": […], "kwargs": {…}}')
+    return encode("", payload)
+
+
+def encode_calls(payloads: Sequence[Any]) -> str:
+    """Write payloads as one JSON array. Raises PayloadError as `encode_call` does for the first that is wrong."""
+    parts = [payloads[begin : begin + _TOGETHER] for begin in range(0, len(payloads), _TOGETHER)]
+    return "[" + ",".join([_encode_plain(part) or ",".join(map(encode_call, part)) for part in parts]) + "]"
+
+
+def _encode_plain(payloads: Sequence[Any]) -> str | None:
+    """Write payloads, without brackets around them, when their text leaves no doubt about any; else None."""
+    try:
+        text = _JSON.encode(payloads)
+        args, kwargs = [one["args"] for one in payloads], [one["kwargs"] for one in payloads]
+        is_plain = (
+            len(text.encode()) <= PAYLOAD_BYTES_MAX
+            and "\\u0000" not in text
+            and max(map(len, text.split(","))) <= INT_DIGITS_SURE
+            and text.count("{") == len(args) + len(kwargs)  # no other dicts: all keys are seen here
+            and text.count("[") <= DEPTH_MAX - 2
+            and {*map(len, payloads)} == {2}
+            and {*map(type, kwargs)} == {dict}
+            and _TEXT.issuperset(map(type, chain.from_iterable(kwargs)))
+        )
+    except (LookupError, TypeError, ValueError, RecursionError):
+        return None
+    return text[1:-1] if is_plain else None
 
 
 def check_instant(field: str, value: datetime | None) -> datetime | None:

@@ -52,11 +52,14 @@ NOT_MIGRATED = (*NO_TABLES, *OTHER_TABLES)
 """The database is there, the migrations that this code needs are not."""
 
 
+_CURE = "run the migrations, `alembic -c setup.cfg upgrade tasks@head` or the application's own command"
+
+
 def what_is_missing(error: BaseException) -> str:
     """Say in a sentence what to do about one of NOT_MIGRATED."""
     if isinstance(error, NO_TABLES):
-        return "has no job tables: run the migrations"
-    return f"has job tables of another version ({str(error).partition(chr(10))[0]}): run the migrations"
+        return f"has no job tables: {_CURE}"
+    return f"has job tables of another version ({str(error).partition(chr(10))[0]}): {_CURE}"
 
 
 def connect_options() -> dict[str, Any]:

@@ -19,7 +19,7 @@ from tasks.payload import (
     check_text,
     check_whole,
     check_word,
-    encode,
+    encode_call,
 )
 
 if TYPE_CHECKING:
@@ -59,15 +59,14 @@ def kind_params(new: NewJob) -> dict[str, Any]:
 
 def own_params(new: NewJob) -> tuple[str, str | None]:
     """Payload and key, which each job has for itself; checked, as are the ids of its parents. Raises PayloadError."""
-    if not isinstance(new.payload, dict) or new.payload.keys() != {"args", "kwargs"}:
-        raise PayloadError("payload", 'must be {"args": […], "kwargs": {…}}')
+    payload = encode_call(new.payload)
     key = None if new.dedup_key is None else check_text("dedup_key", new.dedup_key, KEY_BYTES_MAX)
     if new.parents:
         if key is not None and new.dedup_mode == "join":
             raise PayloadError("parents", "a job that joins another cannot wait for parents of its own")
         if not all(isinstance(parent, UUID) for parent in new.parents):
             raise PayloadError("parents", "must be ids of jobs")
-    return encode("", new.payload), key
+    return payload, key
 
 
 def _countdown(new: NewJob) -> float | None:

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from tasks import queue as jobs
-from tasks.call import APPLY_OPTIONS, CallOptions, new_job
+from tasks.call import APPLY_OPTIONS, Call, CallOptions, new_job, new_jobs
 from tasks.context import Context, Request
 from tasks.declared import TaskOptions
 from tasks.eager import run_now
+from tasks.enqueue import enqueue_as
 from tasks.gates import stamp
 from tasks.options import check_name, refuse
 from tasks.result import AsyncResult
@@ -18,12 +19,13 @@ from tasks.signature import Signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from uuid import UUID
 
     from sqlalchemy.orm import Session
 
     from tasks.app import App
     from tasks.db import Conn
-    from tasks.job import Enqueued, NewJob
+    from tasks.job import Done, NewJob
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,7 +101,7 @@ class Task(Generic[P, R]):
             given = options.get("parents") or ()
             parents = [p if isinstance(p, AsyncResult) else self.app.AsyncResult(p) for p in given]
             return run_now(self, new, session, parents)
-        return self._result(jobs.enqueue_job(session if session is not None else self.app.current_session(), new))
+        return self._result(*jobs.enqueue_job(session if session is not None else self.app.current_session(), new))
 
     def apply_many(
         self,
@@ -116,11 +118,11 @@ class Task(Generic[P, R]):
         """
         self.check_options(options)
         # All of them now: what makes the calls may need the connection.
-        made = [self._arguments_of(call, options) for call in calls]
+        made = (self._arguments_of(call, options) for call in [*calls])
         if self.app.eager:
             return [self.apply_async(args, kwargs, session=session, **given) for args, kwargs, given in made]
         conn = session if session is not None else self.app.current_session()
-        return [self._result(enqueued) for enqueued in jobs.enqueue_jobs(conn, (new_job(self, *one) for one in made))]
+        return enqueue_as(self._result, conn, new_jobs(self, made))
 
     def s(self, *args: Any, **kwargs: Any) -> Signature:
         """A signature: these arguments, behind what a chain or chord passes on."""
@@ -146,19 +148,17 @@ class Task(Generic[P, R]):
         unknown = {name: value for name, value in options.items() if name not in APPLY_OPTIONS}
         refuse(f"{self.name}.apply_async", unknown, APPLY_OPTIONS)
 
-    def _result(self, enqueued: Enqueued) -> AsyncResult:
-        return AsyncResult(enqueued.job_id, app=self.app, task=self.name, outcome=enqueued.outcome)
+    def _result(self, job_id: UUID, outcome: Done) -> AsyncResult:
+        return AsyncResult(job_id, app=self.app, task=self.name, outcome=outcome)
 
-    def _arguments_of(
-        self, call: Any, options: Mapping[str, Any]
-    ) -> tuple[Sequence[Any], Mapping[str, Any], Mapping[str, Any]]:
+    def _arguments_of(self, call: Any, options: Mapping[str, Any]) -> Call:
         """Arguments, keyword arguments and options of one call of many."""
         if isinstance(call, list | tuple):
             return call, {}, options
         if isinstance(call, Signature):
             if call.task is not self:
                 raise ValueError(f"{self.name}.apply_many: {call!r} is a call of another task")
-            return call.args, call.kwargs, {**options, **call.options}
+            return call.args, call.kwargs, {**options, **call.options} if call.options else options
         if isinstance(call, Mapping):
             return (), call, options
         raise TypeError(f"{self.name}.apply_many: {call!r} is neither a list, a tuple, a mapping nor a signature")

@@ -24,7 +24,8 @@ Db = psycopg.Connection[Any]
 TAKEN = uuid4()
 SEEN = (
     "SELECT task, scope, payload, priority, status, after_tasks, created_at, available_at, attempts_max, postpones_max,"
-    " dedup_key, dedup_mode, coalesced, coalesced_at, expires_at, lane, gated FROM tasks.job ORDER BY seq"
+    " dedup_key, dedup_mode, coalesced, coalesced_at, expires_at, limit_key, limit_max, parent_count,"
+    " on_parent_failure, pass_results, lane, gated, queue, lease_seconds FROM tasks.job ORDER BY seq"
 )
 REQUESTS = st.builds(
     new,
@@ -38,7 +39,16 @@ REQUESTS = st.builds(
     dedup_key=st.sampled_from([None, "a", "b"]),
     dedup_mode=st.sampled_from(["join", "join", "once"]),
     expires=st.sampled_from([None, 7.0, 9.0]),
+    tier=st.sampled_from([0, 2.5]),
+    pass_results=st.sampled_from(["none", "list"]),
 )
+ALIKE = st.builds(
+    lambda one, several, limit: [one._replace(**limit, payload={"args": [n], "kwargs": {}}) for n in range(several)],
+    REQUESTS,
+    st.integers(2, 5),
+    st.sampled_from([{}, {"limit_key": "k", "limit_max": 2}, {"available_at": at(9), "countdown": None}]),
+)
+"""What most requests are in bulk: all the same but for their arguments; with and without a key."""
 
 
 @contextmanager
@@ -53,7 +63,7 @@ def clean(conn: Db) -> Iterator[None]:
 
 
 @settings(max_examples=60)
-@given(requests=st.lists(REQUESTS, max_size=8), page_size=st.sampled_from([2, 1000]))
+@given(requests=st.lists(REQUESTS, max_size=8) | ALIKE, page_size=st.sampled_from([2, 1000]))
 def test_many_at_once_are_what_one_by_one_would_be(database_url: str, requests: list[Any], page_size: int) -> None:
     with psycopg.connect(database_url) as conn, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tasks.enqueue, "PAGE_SIZE", page_size)
@@ -90,6 +100,29 @@ def test_a_bad_one_refuses_all_before_any_sql(db: Db) -> None:
         queue.enqueue_jobs(db, [new(), new(priority=10**6)])
     assert caught.value.field == "priority"
     assert queue.list_jobs(db) == []
+
+
+@pytest.mark.parametrize("odd", [True, 1.0])
+def test_a_value_of_another_type_does_not_pass_for_its_equal(db: Db, odd: Any) -> None:
+    with pytest.raises(PayloadError, match="attempts_max: must be a whole number"):
+        queue.enqueue_jobs(db, [new(attempts_max=1), new(attempts_max=odd)])
+
+
+def test_the_limit_of_requests_that_are_alike_holds(db: Db) -> None:
+    queue.enqueue_jobs(db, [new(kwargs={"n": n}, limit_key="k", limit_max=2) for n in range(5)], now=at(0))
+    assert len(claim(db, limit=5)) == 2
+
+
+def test_the_bell_rings_once_a_page_for_what_is_due_and_not_for_what_is_not(
+    committed_db: Db, database_url: str
+) -> None:
+    with psycopg.connect(database_url, autocommit=True) as ears:
+        ears.execute("LISTEN tasks")
+        queue.enqueue_jobs(committed_db, [new(kwargs={"n": n}) for n in range(5)])
+        queue.enqueue_jobs(committed_db, [new(queue="other", countdown=60, kwargs={"n": n}) for n in range(5)])
+        committed_db.commit()
+        assert [heard.payload for heard in ears.notifies(timeout=5, stop_after=1)] == ["default"]
+        assert [heard.payload for heard in ears.notifies(timeout=0)] == []
 
 
 def test_an_id_that_is_taken_is_refused(db: Db) -> None:

@@ -10,7 +10,9 @@ import pytest
 from alembic import command
 from alembic.config import Config
 
-from tests.tasks.rows import claim_one, enqueue
+from tasks import queue
+from tasks.errors import NotMigrated
+from tests.tasks.rows import claim_one, enqueue, new
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +42,23 @@ def test_the_queue_is_installed_alone_works_and_goes_again(new_database: Callabl
         assert claim_one(conn).job_id == job_id
     command.downgrade(config(url), "tasks@base")
     assert schemas(url) == set()
+
+
+def test_an_enqueue_without_the_tables_says_which_command_makes_them(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    for many in (1, 3):
+        with (
+            psycopg.connect(url) as conn,
+            pytest.raises(NotMigrated, match="no job tables: run .* tasks@head"),
+        ):
+            queue.enqueue_jobs(conn, [new(dedup_key=None if many == 1 else f"{n}") for n in range(many)])
+    with psycopg.connect(url) as conn, pytest.raises(NotMigrated, match="no job tables"):
+        enqueue(conn, dedup_key="k", dedup_mode="once")
+    command.upgrade(config(url), "tasks@head")
+    with psycopg.connect(url) as conn:
+        conn.execute("ALTER TABLE tasks.job DROP COLUMN lane CASCADE")
+        with pytest.raises(NotMigrated, match='tables of another version .column "lane"'):
+            enqueue(conn)
 
 
 def test_without_a_url_nothing_is_migrated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tasks.errors import PayloadError
-from tasks.payload import DEPTH_MAX, INT_BITS_MAX, PAYLOAD_BYTES_MAX, encode
+from tasks.payload import DEPTH_MAX, INT_BITS_MAX, PAYLOAD_BYTES_MAX, encode, encode_call, encode_calls
 
 LONGEST = (1 << INT_BITS_MAX) - 1
 TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=5) | st.sampled_from(
@@ -70,6 +70,39 @@ def test_what_cannot_be_stored_is_refused_wherever_it_is(sound: Any, unsound: An
     with pytest.raises(PayloadError) as caught:
         encode("x", value[place])
     assert caught.value.field.startswith("x")
+
+
+CALL = st.fixed_dictionaries({"args": st.lists(SOUND, max_size=2), "kwargs": st.dictionaries(TEXT, SOUND, max_size=2)})
+PLAIN: list[dict[str, Any]] = [{"args": [n, "é"], "kwargs": {"n": n}} for n in range(50)]
+
+
+@given(st.lists(CALL, max_size=30))
+@example(PLAIN)
+@example([{"args": ["x" * (PAYLOAD_BYTES_MAX - 30)], "kwargs": {}}] * 20)
+def test_many_calls_are_written_as_each_would_be(calls: list[Any]) -> None:
+    assert encode_calls(calls) == "[" + ",".join(map(encode_call, calls)) + "]"
+
+
+@pytest.mark.parametrize("place", [0, 19, 20, 49])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"args": [value], "kwargs": {}} for value in UNSOUND),
+        *({"args": [], "kwargs": {"a": value}} for value in UNSOUND),
+        *({"args": [], "kwargs": value} for value in UNSOUND[-8:]),
+        *({"args": value, "kwargs": []} for value in UNSOUND[-8:]),
+        {"args": [nested(1, DEPTH_MAX - 1)], "kwargs": {}},
+        {"args": ["x" * PAYLOAD_BYTES_MAX], "kwargs": {}},
+        {"args": [LONGEST + 1, 1], "kwargs": {}},
+        *({"args": []}, {"args": [], "kwargs": {}, "more": 1}, {"args": [], "kwarg": {}}, {}, None, 5, [], "args"),
+    ],
+)
+def test_the_one_wrong_call_of_many_is_refused_as_it_would_be_alone(wrong: Any, place: int) -> None:
+    with pytest.raises(PayloadError) as alone:
+        encode_call(wrong)
+    with pytest.raises(PayloadError) as among:
+        encode_calls([*PLAIN[:place], wrong, *PLAIN[place:]])
+    assert str(among.value) == str(alone.value)
 
 
 def circle() -> list[Any]:
