@@ -22,6 +22,7 @@ COLOURS = {
     "pending": "cyan", "running": "yellow", "succeeded": "green", "failed": "red", "cancelled": "magenta",
     "quarantined": "red",
 }  # fmt: skip
+_WIDTH_MAX = 1000
 STYLES = {**COLOURS, "quarantined": "bold red"}
 LIST_COLUMNS = ("job_id", "task", "scope", "queue", "status", "attempts", "created_at", "last_error_code")
 ATTEMPT_COLUMNS = ("number", "result", "claimed_at", "ended_at", "worker", "error_code", "error")
@@ -56,25 +57,47 @@ def _cell(value: object) -> str:
 def _console() -> Console:
     # Without a terminal there is no width to fit into: cut nothing, so that grep finds whole ids.
     console = Console(soft_wrap=False)
-    return console if console.is_terminal else Console(width=1000, soft_wrap=True)
+    return console if console.is_terminal else Console(width=_WIDTH_MAX, soft_wrap=True)
 
 
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print rows with the same names as a table; statuses in their colours."""
+    """Print rows with the same names as a table; statuses in their colours.
+
+    On a terminal too narrow for the columns side by side they come one below the other, a block for each row: no id
+    and no instant is ever cut or broken.
+    """
     table = Table(box=None, pad_edge=False)
     for name in rows[0]:
-        table.add_column(name, no_wrap=name.endswith(("_id", "_at")))
+        whole = any(isinstance(row[name], (datetime, UUID)) for row in rows)
+        table.add_column(name, no_wrap=whole or name == "status", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(value), style=STYLES.get(str(value), "")) for value in row.values()))
-    _console().print(table)
+        table.add_row(*map(_text, row.values()))
+    console = _console()
+    if console.measure(table, options=console.options.update_width(_WIDTH_MAX)).minimum <= console.width:
+        console.print(table)
+        return
+    for number, row in enumerate(rows):
+        if number:
+            console.print()
+        _print_facts(console, {name: value for name, value in row.items() if value not in (None, "")})
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
     """Print names and values, a line each."""
+    _print_facts(_console(), facts)
+
+
+def _print_facts(console: Console, facts: Mapping[str, Any]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(Text(name, style=STYLES.get(name, "bold")), Text(_cell(value)))
-    _console().print(table)
+        table.add_row(Text(name, style=STYLES.get(name, "bold")), _text(value))
+    console.print(table)
+
+
+def _text(value: object) -> Text:
+    return Text(_cell(value), style=STYLES.get(str(value), ""))
 
 
 def styled(status: str) -> str:
@@ -92,30 +115,20 @@ def progress_text(progress: Any) -> str:
 
 def print_jobs(jobs: Sequence[Job]) -> None:
     """Print a table of jobs."""
-    table = Table(box=None, pad_edge=False)
-    for name in LIST_COLUMNS:
-        table.add_column(name, no_wrap=name in {"job_id", "status", "created_at"})
-    for job in jobs:
-        cells = {**as_dict(job), "attempts": f"{job.attempt_count}/{job.attempts_max}"}
-        table.add_row(
-            *(Text(_cell(cells[name]), style=STYLES[job.status] if name == "status" else "") for name in LIST_COLUMNS)
-        )
-    _console().print(table)
+    rows = [{**as_dict(job), "attempts": f"{job.attempt_count}/{job.attempts_max}"} for job in jobs]
+    print_table([{name: row[name] for name in LIST_COLUMNS} for row in rows])
 
 
 def print_job(job: Job, attempts: Sequence[Attempt]) -> None:
     """Print what is known of one job, then its attempts."""
-    facts = Table(box=None, pad_edge=False, show_header=False)
-    for name, value in as_dict(job).items():
-        if value is not None and value not in ("", [], {}):
-            shown = json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else _cell(value)
-            facts.add_row(Text(name, style="bold"), Text(shown, style=STYLES[job.status] if name == "status" else ""))
-    console = _console()
-    console.print(facts)
+    known = {name: value for name, value in as_dict(job).items() if value is not None and value not in ("", [], {})}
+    print_facts(
+        {
+            name: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+            for name, value in known.items()
+        }
+    )
     if attempts:
-        history = Table(*ATTEMPT_COLUMNS, box=None, pad_edge=False)
-        for attempt in attempts:
-            row = {**as_dict(attempt), "result": attempt.result or "(open)"}
-            history.add_row(*(Text(_cell(row[name])) for name in ATTEMPT_COLUMNS))
-        console.print()
-        console.print(history)
+        rows = [{**as_dict(attempt), "result": attempt.result or "(open)"} for attempt in attempts]
+        click.echo()
+        print_table([{name: row[name] for name in ATTEMPT_COLUMNS} for row in rows])

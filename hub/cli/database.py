@@ -10,8 +10,6 @@ from typing import Any
 from uuid import UUID
 
 import click
-from rich.console import Console
-from rich.table import Table
 from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.orm import Session
@@ -22,6 +20,7 @@ from hub.models.base import driver_url
 from hub.models.repository import find_repository
 from hub.settings import SettingsError, environment
 from storage import StorageError
+from tasks.render import print_table
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
@@ -77,7 +76,4 @@ def show(rows: Sequence[dict[str, Any]], *, as_json: bool) -> None:
     if not rows:
         click.echo("None.", err=True)
         return
-    table = Table(*rows[0].keys())
-    for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
-    Console().print(table)
+    print_table(rows)

@@ -31,4 +31,9 @@ WITH next AS MATERIALIZED (
     WHERE (SELECT count(*) FROM next) > %(limit)s::bigint
       AND EXISTS (SELECT FROM tasks.job AS j WHERE j.parked_on = e.job_id)
 )
-SELECT pg_notify('tasks', queue)::text AS rung FROM (SELECT DISTINCT queue FROM freed) AS queues
+SELECT pg_notify('tasks', queue)::text AS rung FROM (
+    SELECT queue FROM freed
+    UNION
+    -- The queues of the rest are not known without reading all of it: any that a worker serves may be among them.
+    SELECT unnest(w.queues) FROM tasks.worker AS w WHERE (SELECT count(*) FROM next) > %(limit)s::bigint
+) AS queues

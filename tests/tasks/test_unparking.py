@@ -110,6 +110,21 @@ def test_jobs_that_a_claim_does_not_serve_do_not_hide_those_that_it_does(db: Db)
     assert [held.job_id for held in claim(db, now=4, queues=["mine"])] == [mine]
 
 
+def test_an_end_with_a_rest_rings_every_queue_that_a_worker_serves(committed_db: Db, database_url: str) -> None:
+    serving = WorkerInfo("w", "host", 1, ["default", "mine"], [PREBUILD])
+    queue.register_worker(committed_db, serving, now=at(0))
+    index, _ = wall(committed_db)
+    enqueue(committed_db, PREBUILD, now=1, queue="mine", priority=-1, **GATED)
+    assert claim(committed_db, now=2, limit=1, queues=["mine"]) == []
+    committed_db.commit()
+    with psycopg.connect(database_url, autocommit=True) as ears:
+        ears.execute("LISTEN tasks")
+        queue.finish_job(committed_db, index.ref, now=at(3))
+        committed_db.commit()
+        assert {heard.payload for heard in ears.notifies(timeout=5, stop_after=2)} == {"default", "mine"}
+    assert claim(committed_db, now=4, queues=["mine"]) != []
+
+
 def test_a_job_that_a_person_retries_holds_the_rest_again(db: Db) -> None:
     index, waiting = wall(db)
     queue.fail_job(db, index.ref, code="X", detail="x", retry_delays=None, now=at(3))
