@@ -1,13 +1,13 @@
 """Push and clone over loopback, by both transports, beside the floor and beside git.
 
     python -m bench.wire [W1 W2 W3 W4] [--only mpack,muse,git,floor] [--clients 1,8] [--streamed]
-        [--clones]
+        [--clones | --pushes]
 
 Prints one JSON line for each measurement: wall seconds (the median of the runs), CPU seconds of the servers for each
 run and client, their peak memory in MB above idle, bytes on the wire. `floor`: an ideal client that gets the same
 objects raw and in one piece, hashes each, and writes the files; from the same S3 server, and from nginx where that is
 installed. `curl`: it gets the prebuilt pack and throws it away. `--streamed`: the store hands out no
-presigned URLs. `--clones`: one push only, from a ready pack.
+presigned URLs. `--clones`: one push only, from a ready pack; `--pushes`: no clones.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ def main() -> None:
     parser.add_argument("--clients", default="1,8")
     parser.add_argument("--streamed", action="store_true")
     parser.add_argument("--clones", action="store_true")
+    parser.add_argument("--pushes", action="store_true")
     asked = parser.parse_args()
     environ = environment() | ({"PACKHOUSE_PRESIGN": "false"} if asked.streamed else {})
     with tempfile.TemporaryDirectory() as folder, closing(State(Path(folder) / "state")) as state:
@@ -100,7 +101,7 @@ def main() -> None:
             supervisor.start_hub()
             supervisor.wait_healthy()
             token = operator_token(state, supervisor.environ["DATABASE_URL"], f"{supervisor.url}/example/hello")
-            clients = [int(number) for number in asked.clients.split(",")]
+            clients = [] if asked.pushes else [int(number) for number in asked.clients.split(",")]
             with nginx(Path(folder) / "nginx") as served:
                 bench = Bench(supervisor, token, Path(folder), clients, asked.clones, served)
                 for name in asked.worlds or WORLDS:

@@ -31,24 +31,21 @@ DOOM_KEPT = timedelta(days=7)
 
 def store_pack(
     services: Services, repository_id: UUID, mpack_id: str, file: BinaryIO, upload_etag: str | None = None
-) -> datetime:
-    """Put a verified pack into the archive, under its digest; the instant before, for `secure_pack`.
+) -> None:
+    """Put a verified pack into the archive, under its digest.
 
     What lies there already is taken for the same pack. `upload_etag`: the version of its upload that was verified; the
     store copies that one by itself. The file may be read by others meanwhile. Raises storage's errors.
     """
     archive, key = services.archive, archive_key(repository_id, mpack_id)
-    with services.sessions() as session:
-        begun_at: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
     if upload_etag is not None:
         # NotFound: whoever holds the URL has put other bytes there since, or another push has taken the upload in.
         with suppress(NotFound):
             if not _is_there(archive, key):
                 archive.copy(staging_key(repository_id, mpack_id), key, etag=upload_etag)
-            return begun_at
+            return
     with suppress(AlreadyExists):
         archive.put(key, _FromStart(file), if_absent=True, sha256=mpack_id)
-    return begun_at
 
 
 class _FromStart:
@@ -80,8 +77,9 @@ def secure_pack(
     """Make sure that the bytes which `store_pack` left or found are right, and stay.
 
     For the transaction that writes the pack's row, which holds the repository's lock: gc deletes under the same lock.
-    Bytes that gc has marked since `begun_at` may be gone, those of a pack that was set aside are wrong: both are stored
-    again. Raises storage's errors, Unavailable also when a mark could be forgotten by now.
+    `begun_at` is an `instant` before `store_pack`. Bytes that gc has marked since may be gone, those of a pack that was
+    set aside are wrong: both are stored again. Raises storage's errors, Unavailable also when a mark could be
+    forgotten by now.
     """
     now: datetime = session.execute(select(func.now())).scalar_one()
     if now - begun_at > DOOM_KEPT / 2:

@@ -14,18 +14,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from itertools import islice
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from hub.archive import DOOM_KEPT
 from hub.keys import archive_key
 from hub.models import garbage
-from hub.models.doomed import Role, doom
+from hub.models.doomed import Role, doom, instant
 from hub.pack_upload import abort_old_uploads
 from hub.services import Services
 from storage import NotFound, Stat, Store
@@ -110,7 +109,7 @@ class _Run:
         self._dry_run = dry_run
         self.done = Collected()
         with services.sessions() as session:
-            self._now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+            self._now = instant(session)
 
     def expire(self) -> None:
         """Staged packs that no push has adopted lose their row; their bytes are marked."""

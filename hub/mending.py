@@ -8,6 +8,7 @@ from sqlalchemy import update
 
 from hub.archive import is_set_aside, secure_pack, store_pack, take_back
 from hub.models import Push
+from hub.models.doomed import instant
 from hub.models.history import branch_heads
 from hub.models.repository import lock_repository
 from hub.push import Incoming
@@ -24,7 +25,8 @@ def mend_pack(services: Services, work: Work, repository_id: UUID, incoming: Inc
     with services.sessions() as session:
         if not is_set_aside(session, repository_id, [incoming.mpack_id]):
             return False
-    begun_at = store_pack(services, repository_id, incoming.mpack_id, incoming.file, incoming.upload_etag)
+        begun_at = instant(session)
+    store_pack(services, repository_id, incoming.mpack_id, incoming.file, incoming.upload_etag)
     with services.sessions.begin() as session:
         lock_repository(session, repository_id)
         if not is_set_aside(session, repository_id, [incoming.mpack_id]):

@@ -23,6 +23,7 @@ from hub.auth import Caller
 from hub.errors import Conflict, HubError, Invalid, Missing
 from hub.held import adopt_staged
 from hub.models import Mpack, Push
+from hub.models.doomed import instant
 from hub.models.history import branch_heads, move_branch
 from hub.models.repository import lock_repository
 from hub.pack.format import Kind
@@ -126,12 +127,13 @@ def receive(services: Services, work: Work, caller: Caller, repository_id: UUID,
 def _receive(services: Services, work: Work, caller: Caller, repository_id: UUID, incoming: Incoming) -> Receipt:
     with services.sessions() as session:
         _check(session, repository_id, incoming)
+        begun_at = instant(session)
     with ThreadPoolExecutor(1) as helper:
         storing = helper.submit(
             store_pack, services, repository_id, incoming.mpack_id, incoming.file, incoming.upload_etag
         )
-        snapshots = snapshot_rows(repository_id, incoming.pack.snapshots())
-        begun_at = storing.result()
+        snapshots = snapshot_rows(repository_id, incoming.pack.snapshots(checked=True))
+        storing.result()
     with services.sessions.begin() as session:
         repository = lock_repository(session, repository_id)
         if repository.deleted_at is not None:

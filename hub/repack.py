@@ -21,7 +21,7 @@ from hub.archive import download_pack, secure_pack, store_pack
 from hub.indexing import write_index
 from hub.keys import archive_key
 from hub.models import Mpack
-from hub.models.doomed import doom
+from hub.models.doomed import doom, instant
 from hub.models.repository import lock_repository
 from hub.pack.format import Kind, PackSummary
 from hub.pack.reader import FileSource, PackReader, block_commits, block_snapshots
@@ -69,7 +69,7 @@ def repack(
     changed. Raises CorruptMpack and storage's errors.
     """
     with services.sessions() as reading:  # not the caller's: no transaction stays open while packs are copied
-        chosen = _chosen(reading, repository_id)
+        chosen, begun_at = _chosen(reading, repository_id), instant(reading)
     if not chosen:
         return {"folded": 0}
     with tempfile.TemporaryFile() as file:
@@ -80,7 +80,7 @@ def repack(
                 download_pack(services, repository_id, mpack_id, part)
                 copy_pack(PackReader.open(FileSource(part)), writer)
         summary = writer.finish()
-        begun_at = store_pack(services, repository_id, summary.mpack_id, file)
+        store_pack(services, repository_id, summary.mpack_id, file)
         lock_repository(session, repository_id)
         old = [mpack_id for mpack_id in chosen if mpack_id != summary.mpack_id]
         states = dict(_states(session, repository_id, [*chosen, summary.mpack_id]))

@@ -17,6 +17,7 @@ from hub.archive import secure_pack, store_pack, take_back
 from hub.errors import Invalid
 from hub.held import held_objects
 from hub.models import Mpack
+from hub.models.doomed import instant
 from hub.models.repository import lock_repository
 from hub.pack.writer import PackWriter
 from hub.services import Services
@@ -55,7 +56,9 @@ class StagedPack:
         if not self.object_ids:
             return
         summary = self._writer.finish()
-        begun_at = store_pack(self._services, self._repository_id, summary.mpack_id, self._file)
+        with self._services.sessions() as session:
+            begun_at = instant(session)
+        store_pack(self._services, self._repository_id, summary.mpack_id, self._file)
         with self._services.sessions.begin() as session:
             lock_repository(session, self._repository_id)
             secure_pack(self._services, session, self._repository_id, summary.mpack_id, self._file, begun_at)

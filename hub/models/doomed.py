@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
-from sqlalchemy import DateTime, FetchedValue, bindparam, text
+from sqlalchemy import DateTime, FetchedValue, bindparam, func, select, text
 from sqlalchemy.dialects.postgresql import ARRAY, TEXT
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
@@ -24,6 +24,12 @@ class Doomed(Model):
     key: Mapped[str] = mapped_column(primary_key=True)
     doomed_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=FetchedValue())
     deleted_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+
+
+def instant(session: Session) -> datetime:
+    """Now, by the database's clock, which marks and pushes go by."""
+    now: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+    return now
 
 
 def doom(session: Session, store: Role, keys: Sequence[str]) -> int:

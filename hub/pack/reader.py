@@ -133,10 +133,10 @@ class PackReader:
         for block in self._of_kind(Kind.COMMIT):
             yield from block_commits(self.raw_block(block), self.entries.of_block(block))
 
-    def snapshots(self) -> Iterator[Snapshot]:
-        """Every snapshot, checked, in file order. Raises Invalid."""
+    def snapshots(self, *, checked: bool = False) -> Iterator[Snapshot]:
+        """Every snapshot, in file order, checked unless they have been before. Raises Invalid."""
         for block in self._of_kind(Kind.SNAPSHOT):
-            yield from block_snapshots(self.raw_block(block), self.entries.of_block(block))
+            yield from block_snapshots(self.raw_block(block), self.entries.of_block(block), checked=checked)
 
     def ids(self, kind: Kind) -> list[str]:
         """The ids of a kind, in file order."""
@@ -164,6 +164,7 @@ def block_commits(raw: bytes, entries: Iterable[Entry]) -> Iterator[Commit]:
         yield commit
 
 
-def block_snapshots(raw: bytes, entries: Iterable[Entry]) -> Iterator[Snapshot]:
-    """The snapshots of one raw block. Raises Invalid."""
-    return unpack_snapshots((entry.entity_id, raw[entry.offset : entry.offset + entry.raw_length]) for entry in entries)
+def block_snapshots(raw: bytes, entries: Iterable[Entry], *, checked: bool = False) -> Iterator[Snapshot]:
+    """The snapshots of one raw block, checked unless they have been before. Raises Invalid."""
+    pairs = ((entry.entity_id, raw[entry.offset : entry.offset + entry.raw_length]) for entry in entries)
+    return unpack_snapshots(pairs, checked=checked)

@@ -48,7 +48,9 @@ def test_many_changes_are_followed_as_few_are() -> None:
         told.append(snapshot(after))
         raws.append(pack_snapshot(told[-1], manifest))
         manifest = after
-    assert list(unpack_snapshots(zip((item.snapshot_id for item in told), raws, strict=True))) == told
+    entries = [(item.snapshot_id, raw) for item, raw in zip(told, raws, strict=True)]
+    assert list(unpack_snapshots(entries)) == told
+    assert list(unpack_snapshots(entries, checked=True)) == told
 
 
 def test_large_changes_are_written_whole() -> None:
