@@ -54,7 +54,7 @@ class Meter:
         line["wall_s"] = round(statistics.median(walls), 3)
         line |= {name: given() if callable(given) else given for name, given in more.items()}
         for name in self._pids:
-            line[f"{name}_cpu_s"] = round(spent[name] / (runs * clients), 3)
+            line[f"{name}_cpu_s"] = round(spent[name] / (runs * clients), 4)
             line[f"{name}_peak_mb_above_idle"] = round(peak[name] - idle[name], 1)
         print(json.dumps(line), flush=True)
 

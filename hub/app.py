@@ -12,6 +12,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from hub.api import account, collaborators, repositories, tree
 from hub.models.base import db, driver_url
+from hub.models.ping import ping_idle
 from hub.services import Services, s3_settings
 from hub.settings import Settings, environment, from_env
 from hub.web import web
@@ -37,12 +38,13 @@ def create_app(
     settings = settings or from_env(environment())
     app = Flask("hub", static_folder=None)
     app.config["SQLALCHEMY_DATABASE_URI"] = driver_url(settings.database_url)
-    app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {"pool_pre_ping": True, "pool_size": 10, "max_overflow": 10}
+    app.config["SQLALCHEMY_ENGINE_OPTIONS"] = {"pool_size": 10, "max_overflow": 10}
     # A slash more or less is another path, not a redirect: the Muse client follows none.
     app.url_map.strict_slashes = False
     app.url_map.merge_slashes = False
     db.init_app(app)
     with app.app_context():
+        ping_idle(db.engine)
         if statement_seconds:
             event.listen(db.engine, "connect", partial(_limit_statements, statement_seconds))
         sessions = sessionmaker(db.engine, expire_on_commit=False)

@@ -23,8 +23,10 @@ ANSWER_BYTES = 67_108_864
 """What the Muse client reads at most; a larger answer is an error to it."""
 BITE = 32
 """Records that are looked up at once while a body is written."""
-GATHERED_BYTES = 64 * 1024
-"""Small pieces are put together to so many bytes: each that is sent costs a system call."""
+GATHERED_BYTES = 256 * 1024
+"""Small pieces are put together to so many bytes, for each that is sent costs a system call; large ones are cut, for
+they are copied once more on their way, into memory that would be fresh each time.
+"""
 
 Sessions = Callable[[], AbstractContextManager[Session]]
 Objects = Iterable[tuple[Entry, Iterable[bytes]]]
@@ -84,11 +86,12 @@ def _gathered(pieces: Iterable[bytes]) -> Iterator[bytes]:
     held: list[bytes] = []
     size = 0
     for piece in pieces:
-        held.append(piece)
-        size += len(piece)
-        if size >= GATHERED_BYTES:
-            yield b"".join(held)
-            held, size = [], 0
+        for start in range(0, len(piece), GATHERED_BYTES):
+            held.append(piece[start : start + GATHERED_BYTES])
+            size += len(held[-1])
+            if size >= GATHERED_BYTES:
+                yield b"".join(held)
+                held, size = [], 0
     if held:
         yield b"".join(held)
 

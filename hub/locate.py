@@ -21,6 +21,8 @@ from storage import Store
 
 RUN_BYTES = 4 * 1024 * 1024
 """Neighbouring blocks are fetched together up to this size."""
+PIECE_BYTES = 256 * 1024
+"""A larger block is read in pieces: memory that is fresh for each costs more than the copying."""
 KEPT_BYTES = 32 * 1024 * 1024
 """Fetched blocks that are kept for the next object, in bytes; and as much of decompressed ones."""
 
@@ -118,9 +120,10 @@ class BlockReader:
 
     def stream(self, place: Place) -> Iterator[bytes]:
         """The block as it is stored, piece by piece, however large."""
-        for start in range(0, place.block.stored_length, RUN_BYTES):
-            length = min(RUN_BYTES, place.block.stored_length - start)
-            yield self._archive.get_range(self._key(place.mpack_id), place.block.offset + start, length)
+        block = place.block
+        with self._archive.open_range(self._key(place.mpack_id), block.offset, block.stored_length) as body:
+            while piece := body.read(PIECE_BYTES):
+                yield piece
 
     def _raw_block(self, place: Place) -> bytes:
         key = (place.mpack_id, place.block.number)

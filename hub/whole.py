@@ -69,25 +69,19 @@ def whole_pack(session: Session, repository_id: UUID, contents: Difference) -> W
 def find_pack(services: Services, session: Session, repository_id: UUID, mpack_id: str) -> Place | None:
     """Where a pack that clones get lies: a live one in the archive, or else in the cache; None: in neither.
 
-    The database is asked first, for a store takes longer to say that it lacks something.
+    Of the archive the row is believed, for it is written after the bytes; the cache may have lost any of them.
     """
-    archived = services.archive, archive_key(repository_id, mpack_id)
-    if is_live(session, repository_id, mpack_id) and _is_there(archived):
-        return archived
-    built = services.cache, cache_key(repository_id, mpack_id)
-    return built if _is_there(built) else None
+    if is_live(session, repository_id, mpack_id):
+        return services.archive, archive_key(repository_id, mpack_id)
+    key = cache_key(repository_id, mpack_id)
+    try:
+        services.cache.head(key)
+    except NotFound:
+        return None
+    return services.cache, key
 
 
 def is_live(session: Session, repository_id: UUID, mpack_id: str) -> bool:
     """Whether the archive's pack may be given out: it is none that was staged only, folded, or set aside."""
     live = exists().where(Mpack.repository_id == repository_id, Mpack.mpack_id == mpack_id, Mpack.state == "live")
     return bool(session.scalar(select(live)))
-
-
-def _is_there(place: Place) -> bool:
-    store, key = place
-    try:
-        store.head(key)
-    except NotFound:
-        return False
-    return True
