@@ -70,6 +70,7 @@ $(STAMP): requirements.lock .ci/bootstrap.lock setup.cfg pyproject.toml
 		|| { echo "… without uv" >&2; $(MAKE) --no-print-directory install-pip; } \
 		|| { echo "… by python3 -m venv" >&2; $(MAKE) --no-print-directory install-venv; } \
 		|| { echo "No way to install worked: see the messages above" >&2; exit 1; }
+	@$(BIN)/python -m compileall -q hub storage tasks
 	@touch $@
 
 $(UV): .ci/bootstrap.lock
@@ -80,7 +81,7 @@ $(UV): .ci/bootstrap.lock
 .PHONY: install-uv install-pip install-venv
 install-uv: $(UV)
 	@$(UV) venv --quiet --allow-existing --python "$$(command -v $(PYTHON))" .venv
-	@VIRTUAL_ENV=$(CURDIR)/.venv $(UV) pip sync --quiet --require-hashes requirements.lock
+	@VIRTUAL_ENV=$(CURDIR)/.venv $(UV) pip sync --quiet --compile-bytecode --require-hashes requirements.lock
 	@VIRTUAL_ENV=$(CURDIR)/.venv $(UV) pip install --quiet --no-deps --no-build-isolation --editable .
 
 install-pip:

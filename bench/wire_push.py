@@ -19,11 +19,11 @@ from unittest import mock
 
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
-from urllib3.response import BaseHTTPResponse
 
 from bench import wire_git, working_copies, worlds
 from bench.meter import Meter
 from hub.accounts import create_repository
+from hub.client.connections import Answer
 from hub.client.follow import await_prebuilt
 from hub.client.http import Http
 from hub.client.muse_pushing import push_muse
@@ -156,7 +156,7 @@ def counted() -> Iterator[list[int]]:
     def open_counted(
         self: Http, method: str, url: str, *, headers: Mapping[str, str], body: bytes | IO[bytes] | None = None,
         **options: Any,
-    ) -> AbstractContextManager[BaseHTTPResponse]:  # fmt: skip
+    ) -> AbstractContextManager[Answer]:  # fmt: skip
         sent.append(len(body) if isinstance(body, bytes) else int(headers.get("Content-Length", 0)))
         return really(self, method, url, headers=headers, body=body, **options)
 

@@ -18,8 +18,8 @@ from hub.client.credentials import Credentials
 from hub.client.errors import ClientError, LocalConflict, printable
 from hub.client.patience import Timing
 from hub.client.progress import Progress, open_progress
+from hub.client.reserved import Skipped
 from hub.client.transport import Remote
-from hub.client.tree import Skipped
 from hub.settings import config_home, environment
 
 Command = TypeVar("Command", bound=Callable[..., Any])

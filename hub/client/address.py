@@ -114,8 +114,11 @@ def check_link(address: Hub, url: str) -> str:
         parts = urlsplit(url)
         host = parts.hostname
         _ = parts.port
+        readable = all("!" <= character <= "~" for character in url)
     except ValueError:
-        raise Unreachable("The hub named a link that cannot be read.") from None
+        readable = False
+    if not readable:
+        raise Unreachable("The hub named a link that cannot be read.")
     if parts.scheme not in {"http", "https"} or not host or parts.username is not None:
         raise Unreachable("The hub named a link that is no http:// or https:// URL.")
     if address.scheme == "https" and parts.scheme == "http":

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hub.client.errors import NotReady, Refused, Unreachable, Waiting
 from hub.client.shape import is_id, optional_text, required_text, take_heads, text, unexpected
@@ -37,8 +37,7 @@ class Job:
     status: str
 
 
-@dataclass(frozen=True, slots=True)
-class Pushed:
+class Pushed(NamedTuple):
     """The branch has moved; the bytes are durable; `jobs` are queued."""
 
     branch_heads: dict[str, str]
@@ -46,8 +45,7 @@ class Pushed:
     jobs: tuple[Job, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PushStatus:
+class PushStatus(NamedTuple):
     """Where a push stands: received, indexed, prebuilt or failed (then with `reason`)."""
 
     status: str
@@ -55,8 +53,7 @@ class PushStatus:
     jobs: tuple[Job, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PackOffer:
+class PackOffer(NamedTuple):
     """The pack to download; in an empty repository `mpack_id` and `url` are None, `tips` empty."""
 
     mpack_id: str | None

@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import TYPE_CHECKING, BinaryIO, Self
 
 from hub.client.errors import LocalConflict, VerificationFailed, printable
 from hub.client.progress import Progress
-from hub.client.tree import Skipped, is_reserved
+from hub.client.reserved import Skipped, is_reserved
 from hub.pack.format import CHUNK, MAX_OBJECT_BLOCK, Block, Kind
 from hub.pack.reader import PackReader
 from hub.pack.verify import check_object_block
 from hub.records import EMPTY_OBJECT_ID, Snapshot
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 """A file that is there already, or a link, is refused."""
@@ -60,14 +62,19 @@ def write_tree(
             return block.raw_length
 
         done = 0
-        for raw_length in in_threads(unpack, (block for block in reader.blocks if block.kind is Kind.OBJECT)):
+        for raw_length in in_threads(unpack, [block for block in reader.blocks if block.kind is Kind.OBJECT]):
             done += raw_length
             progress.at(done)
     return tuple(skipped)
 
 
-def in_threads(work: Callable[[Block], int], blocks: Iterable[Block]) -> Iterator[int]:
+def in_threads(work: Callable[[Block], int], blocks: Sequence[Block]) -> Iterator[int]:
     """Do `work` for every block, for several large ones at once, and give the results. The first error ends it all."""
+    if all(block.raw_length <= MAX_OBJECT_BLOCK for block in blocks):
+        yield from map(work, blocks)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
     waiting: deque[Future[int]] = deque()
     with ThreadPoolExecutor(THREADS) as pool:
         try:

@@ -13,8 +13,8 @@ from hub.client.closure import check_complete
 from hub.client.destination import staged
 from hub.client.errors import Refused, VerificationFailed
 from hub.client.progress import Progress
+from hub.client.reserved import Skipped
 from hub.client.transport import Remote
-from hub.client.tree import Skipped
 from hub.client.workdir import Workdir
 from hub.errors import HubError
 from hub.pack.format import Limits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from hub.client.errors import VerificationFailed
 from hub.pack.format import Kind
@@ -11,8 +11,7 @@ from hub.pack.reader import PackReader
 from hub.records import EMPTY_OBJECT_ID, Commit
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(NamedTuple):
     """The ids of what is here already; a known commit brings along all that it reaches."""
 
     commits: Collection[str] = frozenset()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import filecmp
 import os
 import secrets
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,6 +46,8 @@ def staged(directory: Path, *, force: bool) -> Iterator[Path]:
             _rename(building, target)
     finally:
         if building.exists():
+            import shutil
+
             shutil.rmtree(building)
         if exists and not any(place.iterdir()):
             place.rmdir()
@@ -123,6 +123,8 @@ def _is_missing(target: Path, relative: Path) -> bool:
 
 def _is_same(location: Path, target: Path, relative: Path) -> bool:
     """Whether the very file is there already, and not behind a link."""
+    import filecmp
+
     parents = [target.joinpath(*relative.parts[:depth]) for depth in range(1, len(relative.parts))]
     place = target / relative
     return (
@@ -158,6 +160,8 @@ def add_file(location: Path, place: Path) -> None:
     except FileExistsError:
         raise
     except OSError:
+        import shutil
+
         # This file system has no hard links: creating the file anew refuses an existing one just as well.
         with location.open("rb") as content, place.open("xb") as out:
             shutil.copyfileobj(content, out)

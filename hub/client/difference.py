@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hub.client.errors import BadInput, LocalConflict
-from hub.client.tree import MIB, is_reserved, open_regular
+from hub.client.reserved import is_reserved
+from hub.client.tree import MIB, open_regular
 
 Signature = tuple[int, int, int, int]
 """Size, inode and times of a file: whoever changes it changes them."""

@@ -73,7 +73,7 @@ class Download:
                 self._restart(out)
             elif not (self._done and is_range(response, self._done, self._size, self._size)):
                 raise link_error(response, "download")
-            for chunk in response.stream(MIB, decode_content=False):
+            for chunk in response.stream(MIB):
                 self._keep(chunk, out)
         if self._done < self._size:
             raise NoAnswer(f"The download ended after {self._done} of {self._size} bytes; try again.")

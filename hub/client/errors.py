@@ -14,8 +14,7 @@ ClientError
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 SENTENCE_CHARACTERS_MAX = 1000
 
@@ -33,8 +32,7 @@ class ClientError(Exception):
         self.sentence = printable(sentence)
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(NamedTuple):
     """A job of the hub that an answer waits for."""
 
     job_id: str

@@ -1,21 +1,17 @@
-"""One HTTP request: pooled connections, time-outs, no redirects, bounded bodies, one kind of error."""
+"""One HTTP request: kept connections, time-outs, no redirects, bounded bodies, one kind of error."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import IO, Self
-from urllib.parse import urlsplit
-
-import urllib3
-from urllib3 import exceptions as broken
-from urllib3.response import BaseHTTPResponse
 
 from hub.client.answers import refusal
-from hub.client.errors import ClientError, NoAnswer, Unreachable, printable
+from hub.client.connections import Answer, Connections
+from hub.client.errors import ClientError, Unreachable
 from hub.client.patience import Timing
 
 MIB = 1024 * 1024
@@ -25,20 +21,15 @@ REFUSAL_BYTES_MAX = 64 * 1024
 
 
 class Http:
-    """A pool of connections. Use as a context manager, or call `close`."""
+    """Requests over kept connections. Use as a context manager, or call `close`."""
 
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
-        self._pool = urllib3.PoolManager(
-            num_pools=4, maxsize=8, retries=False, blocksize=MIB, headers={"User-Agent": "packhouse"}
-        )
+        self._connections = Connections(timing.connect_seconds)
 
     def close(self) -> None:
         """Close all connections."""
-        # `clear` alone leaves them open until the garbage collector comes by.
-        for key in self._pool.pools.keys():  # noqa: SIM118 (urllib3's container refuses to be iterated)
-            self._pool.pools[key].close()
-        self._pool.clear()
+        self._connections.close()
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -50,7 +41,6 @@ class Http:
         """Close all connections."""
         self.close()
 
-    @contextmanager
     def open(
         self,
         method: str,
@@ -59,27 +49,14 @@ class Http:
         headers: Mapping[str, str],
         body: bytes | IO[bytes] | None = None,
         read_seconds: float | None = None,
-    ) -> Iterator[BaseHTTPResponse]:
+    ) -> AbstractContextManager[Answer]:
         """Send a request and give its answer with the body still unread, whatever its status.
 
         Raises NoAnswer when the connection fails or breaks, then or while the body is read; Unreachable when
         another try is of no use.
         """
-        timeout = urllib3.Timeout(connect=self._timing.connect_seconds, read=read_seconds or self._timing.read_seconds)
-        response: BaseHTTPResponse | None = None
         sent = {"User-Agent": "packhouse", "Accept-Encoding": "identity", **headers}
-        try:
-            response = self._pool.request(
-                method, url, body=body, headers=sent, timeout=timeout,
-                redirect=False, retries=False, preload_content=False,
-            )  # fmt: skip
-            yield response
-        except broken.HTTPError as error:
-            raise _translate(error, url) from None
-        finally:
-            if response is not None:
-                # A connection whose answer was read to its end is back in the pool; any other ends here.
-                response.close()
+        return self._connections.ask(method, url, sent, body, read_seconds or self._timing.read_seconds)
 
     def ask(
         self,
@@ -103,7 +80,7 @@ class Http:
             return _read_bounded(response, ANSWER_BYTES_MAX)
 
 
-def read_refusal(response: BaseHTTPResponse, secret: str | None = None) -> ClientError:
+def read_refusal(response: Answer, secret: str | None = None) -> ClientError:
     """Turn an answer that is no success into the error to raise."""
     if 300 <= response.status < 400:
         return Unreachable(
@@ -111,7 +88,7 @@ def read_refusal(response: BaseHTTPResponse, secret: str | None = None) -> Clien
             "use the repository's exact address."
         )
     body = b""
-    for chunk in response.stream(REFUSAL_BYTES_MAX, decode_content=False):
+    for chunk in response.stream(REFUSAL_BYTES_MAX):
         body += chunk
         if len(body) >= REFUSAL_BYTES_MAX:
             break
@@ -121,7 +98,7 @@ def read_refusal(response: BaseHTTPResponse, secret: str | None = None) -> Clien
     return refusal(response.status, content_type, body, retry_after_seconds(response))
 
 
-def retry_after_seconds(response: BaseHTTPResponse) -> float | None:
+def retry_after_seconds(response: Answer) -> float | None:
     """Read `Retry-After`, seconds or a date; None when it is absent or unreadable."""
     value = response.headers.get("Retry-After", "").strip()
     if value.isascii() and value.isdigit():
@@ -134,26 +111,10 @@ def retry_after_seconds(response: BaseHTTPResponse) -> float | None:
     return max(0.0, (moment - datetime.now(UTC)).total_seconds())
 
 
-def _read_bounded(response: BaseHTTPResponse, limit: int) -> bytes:
+def _read_bounded(response: Answer, limit: int) -> bytes:
     body = bytearray()
-    for chunk in response.stream(MIB, decode_content=False):
+    for chunk in response.stream(MIB):
         body += chunk
         if len(body) > limit:
             raise Unreachable(f"The server's answer is longer than {limit} bytes.")
     return bytes(body)
-
-
-def _translate(error: broken.HTTPError, url: str) -> ClientError:
-    # Never the whole URL: the query of a link holds its signature.
-    host = printable(urlsplit(url).hostname or "the server")
-    if isinstance(error, broken.SSLError):
-        return Unreachable(f"No safe connection to {host}: its certificate or TLS version is not accepted.")
-    if isinstance(error, broken.NameResolutionError):
-        return NoAnswer(f"No answer from {host}: the name is not known; check the address.")
-    if isinstance(error, broken.NewConnectionError):
-        return NoAnswer(f"No answer from {host}: it accepts no connection; is the hub running there?")
-    if isinstance(error, broken.TimeoutError):
-        return NoAnswer(f"No answer from {host} in time; try again later.")
-    if isinstance(error, broken.LocationValueError):
-        return Unreachable(f"The link to {host} cannot be read.")
-    return NoAnswer(f"The connection to {host} broke; try again.")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from urllib3.response import BaseHTTPResponse
-
+from hub.client.connections import Answer
 from hub.client.errors import ClientError, LinkRefused, Refused, Unreachable
 from hub.client.http import read_refusal
 
@@ -11,7 +10,7 @@ LINK_GONE = frozenset({400, 401, 403, 404, 410})
 """What object storage answers for a link that has expired (400 or 403, by vendor) or leads nowhere."""
 
 
-def link_error(response: BaseHTTPResponse, what: str) -> ClientError:
+def link_error(response: Answer, what: str) -> ClientError:
     """Read why a link does not work.
 
     Object storage explains in XML and names its inside: then a short sentence of our own is of more use.

@@ -16,9 +16,10 @@ from hub.client.errors import BadInput, LocalConflict, Refused
 from hub.client.file_index import FileIndex
 from hub.client.progress import Progress
 from hub.client.remember import remember
+from hub.client.reserved import Skipped
 from hub.client.sending import Move, send
 from hub.client.transport import Remote
-from hub.client.tree import File, Skipped, Tree, open_regular, read_tree
+from hub.client.tree import File, Tree, open_regular, read_tree
 from hub.client.workdir import Workdir
 from hub.errors import TooLarge
 from hub.pack.format import PackSummary

@@ -7,16 +7,18 @@ import os
 import re
 import threading
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from urllib3.response import BaseHTTPResponse
-
+from hub.client.connections import Answer
 from hub.client.errors import NoAnswer, Refused, VerificationFailed
 from hub.client.http import MIB, Http
 from hub.client.links import link_error
 from hub.client.patience import Patience
 from hub.client.progress import Progress
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 RANGE_BYTES = 8 * MIB
 """The least that is asked for at once. Large packs come in larger ranges: each costs the server some milliseconds."""
@@ -31,7 +33,7 @@ class NoRanges(Exception):
     """The server answers a request for a range with the whole."""
 
 
-def is_range(response: BaseHTTPResponse, start: int, end: int, size: int) -> bool:
+def is_range(response: Answer, start: int, end: int, size: int) -> bool:
     """Whether the answer is just the bytes from `start` up to `end`, not included, of `size`."""
     match = CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
     return (
@@ -66,6 +68,8 @@ class Ranges:
 
         Raises NoRanges, LinkRefused, Refused, Unreachable, VerificationFailed for more bytes than promised.
         """
+        from concurrent.futures import ThreadPoolExecutor
+
         self._stopped.clear()
         renewed_at = sum(self._arrived)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -129,7 +133,7 @@ class Ranges:
                 raise NoRanges
             if not is_range(response, start, end, self._size):
                 raise link_error(response, "download")
-            for chunk in response.stream(MIB, decode_content=False):
+            for chunk in response.stream(MIB):
                 if start + len(chunk) > end:
                     raise VerificationFailed("The server sends more bytes than it was asked for.")
                 os.pwrite(descriptor, chunk, start)

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlencode
 
-from hub.client import answers, api_answers
+from hub.client import answers
 from hub.client.address import check_link, parse_address
 from hub.client.answers import PackOffer, Pushed, PushStatus, Refs
-from hub.client.api_answers import CommitPage
 from hub.client.calls import Calls
 from hub.client.download import Download
 from hub.client.errors import LinkRefused, VerificationFailed
 from hub.client.patience import Timing
 from hub.client.progress import Progress
-from hub.client.upload import PartSender, send_file
-from hub.client.upload_answers import PartsToSend, Presigned, UploadLink, parse_presigned
+
+if TYPE_CHECKING:
+    from hub.client.api_answers import CommitPage
+    from hub.client.upload_answers import PartsToSend, Presigned, UploadLink
 
 IDS_PER_CALL = 20_000
 PUSH_READ_SECONDS = 900.0
@@ -85,6 +86,8 @@ class Remote:
 
     def commits(self, ref: str | None, limit: int, after: str | None = None) -> CommitPage:
         """Ask for at most `limit` commits of a branch (None: the default), newest first, from `after` on."""
+        from hub.client import api_answers
+
         asked = {"ref": ref, "limit": limit, "after": after}
         query = urlencode({name: value for name, value in asked.items() if value is not None})
         address = self._address
@@ -102,11 +105,16 @@ class Remote:
 
     def presign(self, mpack_id: str, size: int, branch: str, head: str, expected_head: str | None) -> Presigned:
         """Announce a pack of `size` bytes and the push that follows; the answer says what is to be sent, and where."""
+        from hub.client.upload_answers import parse_presigned
+
         asked = {"mpack_id": mpack_id, "size": size, "branch": branch, "head": head, "expected_head": expected_head}
         return parse_presigned(self._call("POST", "push/mpack/presign", asked))
 
     def upload(self, upload: UploadLink | PartsToSend, file: IO[bytes], size: int) -> None:
         """Send the pack, or the parts of it. Raises LinkRefused when a link has expired."""
+        from hub.client.upload import PartSender, send_file
+        from hub.client.upload_answers import UploadLink
+
         for link in [upload] if isinstance(upload, UploadLink) else [part.link for part in upload.parts]:
             check_link(self._address, link.url)
         self._calls.progress.begin("Uploading", size, "bytes")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import unicodedata
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +13,10 @@ from typing import BinaryIO
 from hub.client.errors import BadInput
 from hub.client.file_index import FileIndex
 from hub.client.ignores import Ignores
+from hub.client.reserved import Skipped, is_reserved
 from hub.records import Invalid, check_path
 
 MIB = 1024 * 1024
-RESERVED = frozenset({".git", ".muse", ".packhouse", "git~1"})
-"""Names that tools obey: a file in there is configuration, or code that runs. Never read, never written.
-
-`git~1` is the short name that Windows gives to `.git`.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +27,6 @@ class File:
     location: Path
     size: int
     object_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """Something in the directory (or in a pack) that is left out, and why."""
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +81,6 @@ def read_tree(
         if hashed is not None:
             hashed(number, len(found))
     return Tree(tuple(files), tuple(skipped), walk.ignored)
-
-
-def is_reserved(segment: str) -> bool:
-    """Whether some file system would take `segment` for one of the RESERVED names.
-
-    Case, characters that file systems ignore, and trailing dots and spaces make no difference to some.
-    """
-    if not segment.isascii():
-        visible = "".join(character for character in segment if unicodedata.category(character) != "Cf")
-        segment = unicodedata.normalize("NFKC", visible)
-    return segment.rstrip(". ").casefold() in RESERVED
 
 
 def open_regular(location: Path, shown: str) -> BinaryIO:

@@ -40,7 +40,7 @@ def send_file(http: Http, link: UploadLink, file: IO[bytes], size: int, patience
     while True:
         file.seek(0)
         try:
-            # urllib3 wants anything with `read`; its type says IO[bytes].
+            # http.client takes anything with `read`; the type says IO[bytes].
             _send_once(http, link, CountedFile(file, progress.at), size)  # type: ignore[arg-type]
         except (NoAnswer, Refused) as error:
             patience.wait_or_raise(error)
@@ -53,7 +53,7 @@ def _send_once(http: Http, link: UploadLink, body: IO[bytes] | bytes, size: int)
     with http.open("PUT", link.url, headers=headers, body=body) as response:
         if response.status not in {200, 201, 204}:
             raise link_error(response, "upload")
-        for _ in response.stream(MIB, decode_content=False):
+        for _ in response.stream(MIB):
             pass
 
 

@@ -83,7 +83,19 @@ def test_link_from_https_to_plain_http_is_refused_without_its_signature() -> Non
     assert "abc" not in str(caught.value)
 
 
-@pytest.mark.parametrize("link", ["file:///etc/passwd", "//host/x", "http://u:p@host/x", "http://[bad/x", ""])
+@pytest.mark.parametrize(
+    "link",
+    [
+        "file:///etc/passwd",
+        "//host/x",
+        "http://u:p@host/x",
+        "http://[bad/x",
+        "",
+        "http://host/a b",
+        "http://h\u00f6st/x",
+        "http://host:99999/",
+    ],
+)
 def test_link_that_is_no_http_url_is_refused(link: str) -> None:
     with pytest.raises(Unreachable, match="link"):
         check_link(parse_address("http://127.0.0.1/ada/notes"), link)

@@ -1,5 +1,4 @@
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,7 +56,7 @@ def test_pack_that_the_hub_sends_itself_comes_in_one_piece(
     server: ScriptedServer, remote: Remote, tmp_path: Path
 ) -> None:
     server.on("GET", "/pack", Reply(200, DATA, ranged=True))
-    remote.download(replace(offer_of(server), url=f"{server.root}/pack"), tmp_path / "pack")
+    remote.download(offer_of(server)._replace(url=f"{server.root}/pack"), tmp_path / "pack")
     assert (tmp_path / "pack").read_bytes() == DATA
     assert len(server.asked_for("/pack")) == 1
     assert asked_ranges(server) == []

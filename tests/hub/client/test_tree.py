@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from hub.client.errors import BadInput
-from hub.client.tree import is_reserved, read_tree
+from hub.client.reserved import is_reserved
+from hub.client.tree import read_tree
 from hub.records import EMPTY_OBJECT_ID, object_id
 
 
