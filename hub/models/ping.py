@@ -1,7 +1,7 @@
 """A connection that lay unused in the pool is asked whether it still lives; one that was just used is believed.
 
 SQLAlchemy's own pre-ping asks before every use, which is a tenth of what a short request costs. What breaks within the
-second that is not looked at breaks the request, as it would a moment later: an answer 503, whose repeat is safe.
+seconds that are not looked at breaks one request, as it would a moment later: an answer 503, whose repeat is safe.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-IDLE_SECONDS = 1.0
+IDLE_SECONDS = 10.0
 USED_AT = "packhouse.used_at"
 
 
