@@ -92,6 +92,8 @@ def main() -> None:
     parser.add_argument("--clones", action="store_true")
     parser.add_argument("--pushes", action="store_true")
     asked = parser.parse_args()
+    # Modules that have changed since `make setup` would be compiled by each command.
+    subprocess.run([sys.executable, "-m", "compileall", "-q", "hub", "storage", "tasks"], check=True)
     environ = environment() | ({"PACKHOUSE_PRESIGN": "false"} if asked.streamed else {})
     with tempfile.TemporaryDirectory() as folder, closing(State(Path(folder) / "state")) as state:
         supervisor = Supervisor(state, environ)
@@ -196,7 +198,7 @@ def _clone_mpack(url: str, scratch: Path) -> None:
 
 
 def _run_packhouse(url: str, scratch: Path) -> None:
-    command = [sys.executable, "-P", "-m", "hub.cli", "clone", "-q", url, str(scratch / "copy")]
+    command = [Path(sys.executable).with_name("packhouse"), "clone", "-q", url, str(scratch / "copy")]
     subprocess.run(command, check=True)
 
 
