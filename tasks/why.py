@@ -119,15 +119,20 @@ def _shut(conn: Conn, job: Job, row: dict[str, Any], params: dict[str, Any]) -> 
 
 
 def _parent(job: Job, parent: dict[str, Any]) -> Reason:
+    heir_of = parent["in_place_of"]
     details = {**parent, "parent_id": str(parent["parent_id"]), "on_parent_failure": job.on_parent_failure}
+    details["in_place_of"] = heir_of and str(heir_of)
+    who = f"its parent {parent['parent_id']}"
+    if heir_of:
+        who = f"job {parent['parent_id']} in place of its parent {heir_of}"
     more = f", and {parent['parents'] - 1} more" if parent["parents"] > 1 else ""
     if parent["status"] in (Status.PENDING, Status.RUNNING):
         state = f"{parent['status']} since {parent['since'].isoformat()}"
-        sentence = f"it waits for its parent {parent['parent_id']} ({parent['task']}), {state}{more}"
+        sentence = f"it waits for {who} ({parent['task']}), {state}{more}"
         return Reason("PARENT_WAITS", sentence, details)
     then = {"cancel": "the next sweep cancels it", "stay": "it stays until the parent is retried and succeeds"}
     what = f"is {parent['status']} since {parent['since'].isoformat()}" if parent["status"] else "is not there"
-    sentence = f"its parent {parent['parent_id']} {what}{more}; {then[job.on_parent_failure]}"
+    sentence = f"{who} {what}{more}; {then[job.on_parent_failure]}"
     return Reason("PARENT_FAILED", sentence, details)
 
 

@@ -12,7 +12,7 @@ WITH head AS MATERIALIZED (
 ), judged AS MATERIALIZED (
     SELECT
         j.job_id, j.on_parent_failure,
-        gate.job_id AS gate_id, parent.parent_id,
+        gate.job_id AS gate_id, parent.parent_id, parent.status IN ('pending', 'running') AS parent_lives,
         j.limit_key IS NULL OR j.limit_key = ANY (%(keys)s::text[]) AS countable,
         j.limit_key IS NOT NULL AND running.jobs >= j.limit_max AS reached
     FROM head
@@ -22,13 +22,15 @@ WITH head AS MATERIALIZED (
         ON j.after_tasks <> '{}'
     -- The last parent: of those that run one after the other it is the one to end last.
     LEFT JOIN LATERAL (
-        SELECT p.parent_id FROM tasks.unmet_parents(j.job_id, j.on_parent_failure) AS p
+        SELECT p.parent_id, p.status FROM tasks.unmet_parents(j.job_id, j.on_parent_failure) AS p
         ORDER BY p.position DESC LIMIT 1) AS parent
         ON j.parent_count > 0 AND gate.job_id IS NULL
     LEFT JOIN LATERAL (SELECT count(*) AS jobs FROM tasks.running_of(j.limit_key)) AS running
         ON j.limit_key IS NOT NULL
 ), held AS MATERIALIZED (
-    SELECT b.job_id, b.finished_at IS NULL AS live, b.status = 'succeeded' AS succeeded
+    SELECT
+        b.job_id, b.finished_at IS NULL AS live, b.status = 'succeeded' AS succeeded,
+        b.superseded_by IS NOT NULL AS superseded
     FROM tasks.job AS b
     WHERE b.job_id IN (SELECT COALESCE(gate_id, parent_id) FROM judged)
     FOR SHARE OF b SKIP LOCKED
@@ -38,6 +40,8 @@ WITH head AS MATERIALIZED (
         CASE
             WHEN j.gate_id IS NOT NULL THEN CASE WHEN h.live THEN 'parked' ELSE 'unchecked' END
             WHEN j.parent_id IS NOT NULL THEN CASE
+                -- Just now: its heir is to be found.
+                WHEN j.parent_lives AND h.superseded THEN 'unchecked'
                 WHEN h.live OR (NOT h.succeeded AND j.on_parent_failure <> 'run') THEN 'parked'
                 WHEN h.job_id IS NULL AND NOT EXISTS (SELECT FROM tasks.job AS p WHERE p.job_id = j.parent_id)
                     THEN 'parked'

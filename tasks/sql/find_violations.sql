@@ -68,8 +68,11 @@ FROM tasks.job AS c
 JOIN per_job AS r USING (job_id)
 JOIN tasks.dependency AS d ON d.child_id = c.job_id
 JOIN tasks.job AS p ON p.job_id = d.parent_id
+LEFT JOIN tasks.job AS h ON h.job_id = tasks.last_heir(p.superseded_by, c.job_id)
 WHERE c.on_parent_failure <> 'run'
-  AND (p.status <> 'succeeded' OR p.finished_at > r.first_claimed_at) AND r.first_claimed_at IS NOT NULL
+  AND h.job_id IS DISTINCT FROM c.job_id
+  AND (COALESCE(h.status, p.status) <> 'succeeded' OR COALESCE(h.finished_at, p.finished_at) > r.first_claimed_at)
+  AND r.first_claimed_at IS NOT NULL
 UNION ALL
 SELECT DISTINCT d.child_id, 'dependency without a job'
 FROM tasks.dependency AS d WHERE NOT EXISTS (SELECT FROM tasks.job AS j WHERE j.job_id = d.child_id)

@@ -1,5 +1,5 @@
 -- Retention: deletes one bite of jobs that ended long enough ago, with their attempts, parents and operations.
--- Kept beyond that: a parent that a waiting child still asks for, and a job of mode `once`, whose key is unique for
+-- Kept beyond that: a parent, or its heir, that a waiting child still asks for, and a job of mode `once`, whose key is unique for
 -- as long as the row is there. A periodic task's job goes: its schedule's row remembers the nominal time.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now
@@ -14,8 +14,14 @@ WITH clock AS MATERIALIZED (
       AND (j.dedup_mode IS DISTINCT FROM 'once' OR %(forget_once)s::bool OR EXISTS (
           SELECT FROM tasks.schedule AS s WHERE starts_with(j.dedup_key, 'periodic:' || s.name || '@')))
       AND NOT EXISTS (
-          SELECT FROM tasks.dependency AS d JOIN tasks.job AS c ON c.job_id = d.child_id
-          WHERE d.parent_id = j.job_id AND c.finished_at IS NULL)
+          WITH RECURSIVE line AS (
+              SELECT j.job_id
+              UNION ALL
+              SELECT s.job_id FROM line AS l JOIN tasks.job AS s ON s.superseded_by = l.job_id
+          )
+          SELECT FROM line AS l JOIN tasks.dependency AS d ON d.parent_id = l.job_id
+              JOIN tasks.job AS c ON c.job_id = d.child_id
+          WHERE c.finished_at IS NULL)
     ORDER BY j.finished_at
     LIMIT %(limit)s::bigint
     FOR UPDATE OF j SKIP LOCKED

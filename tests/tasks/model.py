@@ -109,10 +109,17 @@ class Model:
         return job.status == "pending" and job.available <= self.now and not held
 
     def satisfied(self, job: ModelJob, parent_id: UUID) -> bool:
-        parent = self.jobs.get(parent_id)
+        parent = self.acting(parent_id)
         if parent is not None and (parent.status == "succeeded" or parent.status in WAITING):
             return parent.status == "succeeded"
         return job.new.on_parent_failure == "run"
+
+    def acting(self, job_id: UUID) -> ModelJob | None:
+        """The job itself, or the one that does its work."""
+        job = self.jobs.get(job_id)
+        while job is not None and job.superseded_by is not None:
+            job = self.jobs.get(job.superseded_by)
+        return job
 
     def running(self, limit_key: str | None) -> int:
         return sum(job.status == "running" and job.new.limit_key == limit_key for job in self.jobs.values())
@@ -220,6 +227,6 @@ class Model:
         return len(late), orphaned
 
     def _orphaned(self, job: ModelJob) -> bool:
-        parents = [self.jobs.get(parent_id) for parent_id in job.new.parents]
+        parents = [self.acting(parent_id) for parent_id in job.new.parents]
         bad = [p for p in parents if p is None or p.status not in ("succeeded", *WAITING)]
         return job.new.on_parent_failure == "cancel" and bool(bad)

@@ -109,10 +109,15 @@ class QueueMachine(RuleBasedStateMachine):
         self._enqueue([new])
 
     @precondition(lambda self: any(job.status == "running" and job.key for job in self.model.jobs.values()))
-    @rule(pick=PICK)
-    def enqueue_beside_a_running_job_of_the_same_key(self, pick: int) -> None:
+    @rule(pick=PICK, policy=st.sampled_from([None, "cancel", "run", "stay"]))
+    def enqueue_beside_a_running_job_of_the_same_key(self, pick: int, policy: Any) -> None:
+        """An heir, should the running job have to go back; with `policy` also a child of the running one."""
         running = [job for job in self.model.jobs.values() if job.status == "running" and job.key]
-        self._enqueue([running[pick % len(running)].new._replace(dedup_mode="join")])
+        job = running[pick % len(running)]
+        self._enqueue([job.new._replace(dedup_mode="join")])
+        if policy is not None:
+            new = NewJob(CHILD, {"args": [], "kwargs": {}}, lease_seconds=LEASE, parents=[job.job_id])
+            self._enqueue([new._replace(on_parent_failure=policy)])
 
     def _enqueue(self, requests: list[NewJob]) -> None:
         """All of them in one call; the model takes them one by one."""
@@ -342,7 +347,7 @@ class QueueMachine(RuleBasedStateMachine):
     def _give_up_what_stays(self) -> None:
         for job in self.model.jobs.values():
             if job.status == "pending" and job.new.on_parent_failure == "stay":
-                states = [p.status if (p := self.model.jobs.get(i)) else None for i in job.new.parents]
+                states = [p.status if (p := self.model.acting(i)) else None for i in job.new.parents]
                 if any(state not in ("succeeded", "pending", "running") for state in states):
                     queue.cancel_job(self.conn, job.job_id, reason="stays", now=self._now())
                     self.model.cancel(job, "stays")
