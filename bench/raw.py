@@ -7,7 +7,7 @@ no leases. Both are written as one writes them with psycopg: lists as parameters
 
 `own_insert`: our own enqueue statement, a thousand rows of one kind, its parameters put together by hand: no check of
 any request, no results. `insert_many`: as many rows into the bare table, which is given two columns and has two
-indexes; a job is given 25 and enters three. Ids and payloads are the same in both.
+indexes; a job is given 20 and enters three. Ids and payloads are the same in both.
 """
 
 from __future__ import annotations
