@@ -46,13 +46,7 @@ def read_snapshot(directory: Path, snapshot_id: str) -> Snapshot | None:
 
 def kept_ids(directory: Path, kind: Kind) -> set[str]:
     """Name everything of a kind that is kept. Raises BadInput for a damaged pack."""
-    return {
-        entry.entity_id
-        for reader in _readers(directory)
-        for block in reader.blocks
-        if block.kind is kind
-        for entry in reader.entries.of_block(block)
-    }
+    return {entity_id for reader in _readers(directory) for entity_id in reader.ids(kind)}
 
 
 def iter_objects(directory: Path, object_ids: Collection[str]) -> Iterator[tuple[Entry, Iterator[bytes]]]:

@@ -61,6 +61,12 @@ class Entries(Sequence[Entry]):
         raw_ids = (ids[at : at + ID_BYTES] for at in range(0, len(ids), ID_BYTES))
         return zip(raw_ids, self._offsets[first:end], self._lengths[first:end], strict=True)
 
+    def ids(self, block: Block) -> list[str]:
+        """The ids of the entries of one block in order."""
+        first, end = block.first_entry, block.first_entry + block.entry_count
+        digits = self._ids[first * ID_BYTES : end * ID_BYTES].hex()
+        return [digits[at : at + 2 * ID_BYTES] for at in range(0, len(digits), 2 * ID_BYTES)]
+
     def raw_id(self, number: int) -> bytes:
         """The id of entry `number` as 32 bytes."""
         return bytes(self._ids[number * ID_BYTES : (number + 1) * ID_BYTES])

@@ -140,7 +140,7 @@ class PackReader:
 
     def ids(self, kind: Kind) -> list[str]:
         """The ids of a kind, in file order."""
-        return [raw_id.hex() for block in self._of_kind(kind) for raw_id, _, _ in self.entries.spans(block)]
+        return [entity_id for block in self._of_kind(kind) for entity_id in self.entries.ids(block)]
 
     def named_objects(self) -> set[str]:
         """Every object that a snapshot of the pack names. For a pack whose snapshots have been checked."""
