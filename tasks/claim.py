@@ -68,7 +68,7 @@ def claim_jobs(
 def _claim(conn: Conn, params: dict[str, Any], limit: int) -> list[Claim]:
     claims: list[Claim] = []
     page = max(CHECK_MIN, 2 * limit)
-    for _ in range(CHECK_STEPS_MAX):
+    for steps in range(1, CHECK_STEPS_MAX + 1):  # noqa: B007  # the last one is asked for below
         params["limit"] = limit - len(claims)
         prepared = _prepare(conn, params, page)
         admitted = rows(conn, "admit_limited", {**params, "keys": prepared.keys}) if prepared.keys else []
@@ -79,7 +79,7 @@ def _claim(conn: Conn, params: dict[str, Any], limit: int) -> list[Claim]:
         if len(claims) >= limit or not prepared.more:
             break
         page = CHECK_MAX
-    return sorted(claims, key=lambda claim: (-claim.priority, claim.created_at)) if len(claims) > 1 else claims
+    return claims if steps == 1 else sorted(claims, key=lambda claim: (-claim.priority, claim.created_at))
 
 
 def _prepare(conn: Conn, params: Mapping[str, Any], page: int) -> _Prepared:

@@ -1,7 +1,7 @@
 """What goes through a worker: claims come in, ended attempts go out, one transaction a turn.
 
 A turn settles what has ended and claims into the room that this makes. It is done by the thread that finds it due; the
-others go on with the claims that wait. Turns follow each other, but for a second one beside the first when most of a
+others go on with the claims that wait. Turns follow each other, but for a second one beside the first when half a
 batch has ended meanwhile: else worker and database would wait for each other. A claim takes up room until the database
 has said yes to its end, so that a database that does not answer gets no more work than it can lose.
 
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BATCH = 200
+BATCH = 300
 """Most jobs that one transaction settles, and claims: larger ones gain nothing more."""
-BESIDE = BATCH * 3 // 4
+BESIDE = BATCH // 2
 """Ended attempts that are worth a turn while another one is under way."""
 WINDOW_SECONDS = 0.02
 """How long the end of an attempt waits for others to share a commit with, while short tasks are about to end."""

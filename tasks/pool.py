@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg.types.json import set_json_loads
 from psycopg_pool import ConnectionPool
 
 if TYPE_CHECKING:
@@ -23,8 +25,8 @@ CHECKOUT_SECONDS_MAX = 5.0
 SILENCE_MS_MAX = 20_000
 """How long sent bytes may stay unacknowledged before the socket is given up: a vanished host sends no FIN."""
 
-PREPARE_THRESHOLD = 5
-"""Executions after which a worker's statement is prepared: psycopg's own figure."""
+PREPARE_THRESHOLD = 0
+"""A worker's statement is prepared at its first use: what a worker asks, it asks again."""
 PLANNER = " ".join(
     f"-c {setting}"
     for setting in (
@@ -86,6 +88,8 @@ def _set_time_outs(conn: psycopg.Connection[Any], *, local: bool) -> None:
 
 
 def _configure(conn: psycopg.Connection[Any]) -> None:
+    # Given bytes, json.loads looks for their encoding first, which takes longer than the rest.
+    set_json_loads(lambda data: json.loads(data if isinstance(data, str) else str(data, "utf-8")), conn)
     _set_time_outs(conn, local=False)
     conn.commit()
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 AHEAD_SECONDS = 0.2
 """A claimed job is expected to start within this time; what takes longer is not claimed before a slot is free."""
-AHEAD_MAX = 400
-"""Two batches: one that runs while the other is being settled and replaced."""
+AHEAD_MAX = 900
+"""Three batches: one that runs while others are being settled and replaced."""
 WEIGHT = 0.2
 """Of the newest run in the mean of its task: after a change, ten runs bring the mean near the new time."""
 MIX = 50

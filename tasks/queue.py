@@ -103,8 +103,9 @@ def finish_jobs(conn: Conn, results: Sequence[tuple[Ref, Any]], *, now: datetime
     texts = [None if result is None else encode("result", result) for _, result in results]
     params = {**_columns([ref for ref, _ in results]), "results": texts, "now": _at(now)}
     finished = rows(conn, "finish_jobs", params)
-    let_go(conn, ended=[row[1] for row in finished], limit_keys=[row[2] for row in finished])
-    return {row[0] for row in finished}
+    refs = [results[place - 1][0] for place, _ in finished]
+    let_go(conn, ended=[ref.job_id for ref in refs], limit_keys=[limit_key for _, limit_key in finished])
+    return {ref.claim_token for ref in refs}
 
 
 def finish_job(conn: Conn, ref: Ref, result: Any = None, *, now: datetime | None = None) -> None:

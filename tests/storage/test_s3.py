@@ -266,7 +266,7 @@ class TestParts:
         store: S3Store = request.getfixturevalue("moto_store" if server_kind == "moto" else "real_store")
         with pytest.raises(DigestMismatch):
             store.put("aborted", io.BytesIO(bytes(PART_BYTES + 1)), sha256="0" * 64)
-        uploads = store._client.list_multipart_uploads(Bucket=store._bucket)
+        uploads = store._client.list_multipart_uploads(Bucket=store._bucket, Prefix="aborted")
         assert "Uploads" not in uploads
 
 
