@@ -40,7 +40,7 @@ def send_file(http: Http, link: UploadLink, file: IO[bytes], size: int, patience
     while True:
         file.seek(0)
         try:
-            # http.client takes anything with `read`; the type says IO[bytes].
+            # urllib3 takes anything with `read`; the type says IO[bytes].
             _send_once(http, link, CountedFile(file, progress.at), size)  # type: ignore[arg-type]
         except (NoAnswer, Refused) as error:
             patience.wait_or_raise(error)

@@ -1,4 +1,4 @@
-"""A child waits for the job that does its parent's work: docs/adr/0023.
+"""A child waits for the job that does its parent's work: docs/adr/0022.
 
 A parent that was superseded counts as its heir does, to the end of the line. Retention, which asks whether somebody
 still needs an heir, finds the way back by an index.

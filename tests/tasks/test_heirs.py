@@ -1,4 +1,4 @@
-"""The children of a superseded job: they wait for the job that does its work. See docs/adr/0023."""
+"""The children of a superseded job: they wait for the job that does its work. See docs/adr/0022."""
 
 from __future__ import annotations
 
