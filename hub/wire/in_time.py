@@ -21,6 +21,8 @@ SPACE_SECONDS = 15.0
 MESSAGE_BYTES = 1_000
 """Bytes of the message, announced before it is known: room for the longest sentence and for hours of spaces."""
 SENTENCE_BYTES = 500
+THREAD = "push"
+"""The thread that takes the push in: it may outlive its request."""
 
 Said = Mapping[str, Any]
 
@@ -32,7 +34,7 @@ def answer_in_time(work: Callable[[], Said]) -> Response:
     """
     if not accepts_msgpack():
         return answer(work())
-    pool = ThreadPoolExecutor(1)
+    pool = ThreadPoolExecutor(1, THREAD)
     doing = pool.submit(work)
     pool.shutdown(wait=False)
     if wait([doing], SILENT_SECONDS).done:

@@ -108,6 +108,15 @@ def test_caller_who_goes_away_finds_it_done(world: World, gate: Gate) -> None:
     assert world.heads() == {"main": offer.tip}
 
 
+def test_push_goes_on_when_its_caller_goes_away(world: World, gate: Gate) -> None:
+    offer = Offer([commit(TREE)], [TREE])
+    answer, _ = begin(world, gate, offer)
+    answer.close()
+    gate.open.set()
+    world.close()
+    assert world.heads() == {"main": offer.tip}
+
+
 def test_push_that_is_quick_has_the_status_of_its_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hub.wire.in_time.SILENT_SECONDS", 30.0)
     refused(push(world, "muse", Offer([commit(TREE, "ab" * 32)], [TREE])), 422, "unknown here")

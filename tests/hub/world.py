@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -21,12 +22,14 @@ from hub.accounts import create_principal, create_repository, create_token
 from hub.app import create_app
 from hub.pack.writer import PackWriter
 from hub.settings import Settings
+from hub.wire import in_time
 from hub.wire.context import Hub
 from hub.work import INDEX, PREBUILD
 from storage import Store
 
 MSGPACK = "application/x-msgpack"
 MUSE_ACCEPT = "application/x-msgpack, application/json"
+END_SECONDS = 30
 BEGIN = datetime(2026, 3, 24, 12, tzinfo=UTC)
 
 
@@ -129,6 +132,11 @@ class World:
         self.base = "/alice/data"
 
     def close(self) -> None:
+        """Wait for pushes that outlive their requests, which would open connections again, and close all."""
+        for thread in threading.enumerate():
+            if thread.name.startswith(f"{in_time.THREAD}_"):
+                thread.join(END_SECONDS)
+                assert not thread.is_alive(), "a push does not end"
         with self.app.app_context():
             from hub.models import db
 
