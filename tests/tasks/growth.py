@@ -49,8 +49,8 @@ def waiting(worker: tasks.Worker, db: Connection) -> float:
 
 
 def failing(worker: tasks.Worker, db: Connection) -> float:
-    """50,000 jobs that fail: MiB more than after the first 2,000."""
-    _fail(worker, db, 2_000)
+    """50,000 jobs that fail: MiB more than after the first 20,000, which fill its allocator."""
+    _fail(worker, db, 20_000)
     before = resident_mb()
     _fail(worker, db, 50_000)
     return resident_mb() - before

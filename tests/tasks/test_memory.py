@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[2]
 GROWTH_MB = 4
-"""A hundred bytes for each failed job would be seen; measured is less than 1."""
+"""A hundred bytes for each failed job would be seen; measured is 1 at most."""
 
 
 @pytest.mark.timeout(900)
