@@ -43,7 +43,7 @@ def _enqueue(conn: Connection, task: str, *args: object, **options: Any) -> int:
 def _until_idle(bench: Bench) -> None:
     """Both sides begin from rest: what has just run is still in the caches."""
     time.sleep(0.02)
-    bench.until("SELECT count(*) = 0 FROM tasks.job WHERE finished_at IS NULL", pause=0.02)
+    bench.until(database.ENDED, pause=0.02)
 
 
 def bench_pickup(bench: Bench) -> None:

@@ -23,6 +23,8 @@ from tasks.job import NewJob
 
 ROOT = Path(__file__).parent.parent
 Connection = psycopg.Connection[Any]
+ENDED = "SELECT NOT EXISTS (SELECT FROM tasks.job WHERE finished_at IS NULL ORDER BY scope, task LIMIT 1)"
+"""Whether every job has ended, in the order of an index: without one it is a walk over the table at each question."""
 
 
 @contextmanager

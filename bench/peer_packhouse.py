@@ -13,10 +13,6 @@ import tasks
 from bench.peer import main, tell_started
 
 URL = os.environ["DATABASE_URL"]
-LEFT = (
-    "SELECT EXISTS (SELECT FROM tasks.job WHERE status = 'pending')"
-    " OR EXISTS (SELECT FROM tasks.job WHERE status = 'running')"
-)
 app = tasks.App("bench", database_url=URL)
 
 
@@ -35,7 +31,10 @@ class Packhouse:
     """One connection, as an application's."""
 
     def __init__(self) -> None:
+        from bench.database import ENDED  # not above: the worker imports this module, too
+
         self.conn = psycopg.connect(URL)
+        self._ended = ENDED
         app.configure(current=lambda: self.conn)
 
     def describe(self) -> dict[str, str]:
@@ -65,9 +64,9 @@ class Packhouse:
 
     def idle(self) -> bool:
         """Look for jobs that have not ended."""
-        (left,) = self.conn.execute(LEFT).fetchone() or (True,)
+        ended = self.conn.execute(self._ended).fetchone() == (True,)
         self.conn.commit()
-        return not left
+        return ended
 
     def empty(self) -> None:
         """Remove all jobs."""

@@ -201,7 +201,7 @@ def _drain_once(bench: Bench, jobs: int, processes: int, rates: list[float], *op
         before, used = counters(conn, bench.server), [use_of(worker.pid) for worker in workers]
         operate.resume_queue(conn, "default")
         conn.commit()
-        bench.until("SELECT NOT EXISTS (SELECT FROM tasks.job WHERE finished_at IS NULL)")
+        bench.until(database.ENDED)
         server_cpu, now = database.server_cpu(bench.server), [use_of(worker.pid) for worker in workers]
         time.sleep(1.5)  # idle sessions have reported their commits
         after = counters(conn, bench.server)
