@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import sys
+from gc import freeze  # by name: the module `hub.cli.gc`, once imported, is the `gc` of this one
 
 import click
 
@@ -77,4 +77,4 @@ def main() -> None:
         click.echo(f"Error: {error}", err=True)
         sys.exit(2)
     finally:
-        gc.freeze()  # the process ends: looking through all that it has imported for garbage would take 10 ms
+        freeze()  # the process ends: looking through all that it has imported for garbage would take 10 ms

@@ -22,6 +22,8 @@ from hub.settings import SettingsError, environment
 from storage import StorageError
 from tasks.render import print_table
 
+NO_ANSWER = "The database does not answer; is DATABASE_URL right, and the server up?"
+
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 
@@ -35,7 +37,7 @@ def explained() -> Iterator[None]:
     except StorageError as error:
         fail(f"The object store does not do its part: {error}")
     except OperationalError:
-        fail("The database does not answer; is DATABASE_URL right, and the server up?")
+        fail(NO_ANSWER)
     except ProgrammingError:
         fail("The database lacks the hub's tables; run `packhouse migrate`.")
 

@@ -27,8 +27,19 @@ def upgrade(database_url: str) -> None:
 @click.command()
 def migrate() -> None:
     """Bring the database named by DATABASE_URL to the newest schema. Repeating it is harmless."""
+    from sqlalchemy.exc import DBAPIError
+
+    from hub.cli.database import NO_ANSWER, fail
+
     database_url = environment().get("DATABASE_URL")
     if not database_url:
         raise SettingsError("DATABASE_URL must be set (see README, «Settings»)")
-    upgrade(database_url)
+    try:
+        upgrade(database_url)
+    except DBAPIError as error:
+        # Only what the server itself has said has an SQLSTATE; a connection that failed has none.
+        if getattr(error.orig, "sqlstate", None) is None:
+            fail(NO_ANSWER)
+        reason = str(error.orig).splitlines()[0]
+        fail(f"The database refused a migration, which was undone; those before it are in place: {reason}")
     click.echo("The database has the newest schema.")
