@@ -63,13 +63,15 @@ def _console() -> Console:
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows with the same names as a table; statuses in their colours.
 
-    On a terminal too narrow for the columns side by side they come one below the other, a block for each row: no id
-    and no instant is ever cut or broken.
+    On a terminal too narrow for the columns side by side they come one below the other, a block for each row: no id,
+    no instant and no word that would fit a line is ever cut or broken.
     """
     table = Table(box=None, pad_edge=False)
     for name in rows[0]:
         whole = any(isinstance(row[name], (datetime, UUID)) for row in rows)
-        table.add_column(name, no_wrap=whole or name == "status", overflow="fold")
+        # Of what is not wrapped Rich takes the longest word for the least width: an instant has a space in it.
+        least = max(len(_cell(row[name])) for row in rows) if whole else None
+        table.add_column(name, no_wrap=whole or name == "status", min_width=least, overflow="fold")
     for row in rows:
         table.add_row(*map(_text, row.values()))
     console = _console()

@@ -17,6 +17,15 @@ LONG = {
     "created_at": AT,
     "reason": None,
 }
+SCHEDULE = {
+    "name": "gc.all",
+    "task": "gc.all",
+    "rhythm": "cron 23 3 * * * UTC",
+    "missed": "one",
+    "last_nominal_at": AT,
+    "next_nominal_at": AT,
+    "skipped": 0,
+}
 SHORT = {"name": "example", "at": AT, "more": "a sentence of some words that is longer than what is left of eighty"}
 
 
@@ -51,6 +60,14 @@ def test_words_break_to_a_new_line_and_instants_never(capsys: pytest.CaptureFixt
     assert lines[1].startswith("example  2026-12-01 04:01:02Z  a sentence")
     assert " ".join(line[31:] for line in lines[1:]) == SHORT["more"]
     assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.usefixtures("narrow")
+def test_short_words_are_not_broken_to_make_room_for_instants(capsys: pytest.CaptureFixture[str]) -> None:
+    render.print_table([SCHEDULE])
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == "name             gc.all"
+    assert lines[2] == "rhythm           cron 23 3 * * * UTC"
 
 
 def test_what_is_not_for_a_terminal_is_a_line_for_each_row(capsys: pytest.CaptureFixture[str]) -> None:
