@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import struct
 import time
@@ -33,6 +34,12 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._heads: dict[Any, float] = {}
+
+    def load_wsgi(self) -> None:
+        """Make the application. What it is made of stays for good: the garbage collector need not look through it."""
+        super().load_wsgi()
+        gc.collect()
+        gc.freeze()
 
     def handle(self, conn: Any) -> Any:
         """Read a request and answer it, in a thread."""
