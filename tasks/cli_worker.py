@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -114,6 +115,9 @@ def _work(  # noqa: PLR0913  # one per option of the command line
     start_log(log_level, json_lines=as_json)
     if lifeline is not None:
         follow(lifeline)
+    # What has been imported stays for good: the garbage collector need not look through it.
+    gc.collect()
+    gc.freeze()
     left = timers.run(made, poll=poll, sweep=sweep, listen=listen)
     if left or made.spent:
         _leave(EXIT_SPENT if made.spent else 0)
