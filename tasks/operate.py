@@ -93,11 +93,13 @@ def retry_job(conn: Conn, job_id: UUID, *, reason: str, now: datetime | None = N
             raise JobActive(job_id, status)
         try:
             with savepoint(conn):
-                rows(conn, "retry_job", params)
+                ((_, _, heir_id),) = rows(conn, "retry_job", params)
         except pg.UniqueViolation as error:
             heirs = rows(conn, "find_heir", {"job_id": job_id})
             named = f": {heirs[0][0]}" if heirs else ""
             raise DuplicateJob(f"a pending job has the key of job {job_id}{named}") from error
+        # Its children wait for itself again.
+        let_go(conn, ended=[] if heir_id is None else [heir_id])
 
 
 def _lock(conn: Conn, job_id: UUID) -> str:

@@ -1,8 +1,11 @@
 -- T11: failed, cancelled or quarantined to pending, by a person. What was spent stays spent, and the
 -- budgets grow by one. An expiry that is over is lifted, or the next sweep would end the job again.
 -- The job is locked: see lock_job. The unique index refuses the move when a pending job has the key.
+-- Also returns the job that stood in for this one when it was superseded: its children may be parked on that one.
 WITH clock AS MATERIALIZED (
     SELECT COALESCE(%(now)s::timestamptz, clock_timestamp()) AS now
+), was AS MATERIALIZED (
+    SELECT tasks.last_heir(j.superseded_by, j.job_id) AS heir_id FROM tasks.job AS j WHERE j.job_id = %(job_id)s::uuid
 ), retried AS (
     UPDATE tasks.job AS j
     SET status = 'pending', available_at = clock.now,
@@ -19,4 +22,4 @@ WITH clock AS MATERIALIZED (
     INSERT INTO tasks.operation (job_id, at, action, reason)
     SELECT r.job_id, clock.now, 'retry', %(reason)s::text FROM retried AS r, clock
 )
-SELECT r.job_id, pg_notify('tasks', r.queue)::text AS notified FROM retried AS r
+SELECT r.job_id, pg_notify('tasks', r.queue)::text AS notified, was.heir_id FROM retried AS r, was

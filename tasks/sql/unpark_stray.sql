@@ -1,5 +1,6 @@
 -- For the sweep: parked jobs that nothing holds any more, though nobody told them. That is rare: an open join had
--- locked the job when its blocker ended, and was rolled back; or somebody deleted rows by hand.
+-- locked the job when its blocker ended, and was rolled back; a superseded parent was retried while a claim looked; or
+-- somebody deleted rows by hand.
 WITH stray AS MATERIALIZED (
     SELECT j.job_id
     FROM tasks.job AS j LEFT JOIN tasks.job AS b ON b.job_id = j.parked_on

@@ -75,6 +75,26 @@ def test_a_line_of_heirs_is_followed_to_its_end(db: Db) -> None:
     assert claim_one(db, now=6).job_id == child
 
 
+@pytest.mark.parametrize("line", [1, 2])
+def test_a_superseded_parent_that_is_retried_is_waited_for_again(db: Db, line: int) -> None:
+    """Its child is parked on the last heir, whose end was its own."""
+    parent, heir = superseded(db)
+    child = child_of(db, parent, on_parent_failure="stay")
+    for now in range(3, 2 + line):
+        held = claim_one(db, now=now)
+        heir = enqueue(db, dedup_key="k", now=now).job_id
+        queue.fail_job(db, held.ref, code="X", detail="x", retry_delays=[0], now=at(now))
+    queue.cancel_job(db, heir, reason="not this one", now=at(10))
+    assert claim(db, now=11) == []
+    assert queue.get_job(db, child).parked_on == heir
+    queue.retry_job(db, parent, reason="but the first one", now=at(12))
+    held = claim_one(db, now=13)
+    assert (held.job_id, claim(db, now=14), queue.get_job(db, child).parked_on) == (parent, [], parent)
+    assert sweep(db, now=at(15)).unparked == 0
+    queue.finish_job(db, held.ref, now=at(16))
+    assert claim_one(db, now=16).job_id == child
+
+
 @pytest.mark.parametrize(("policy", "becomes"), [("cancel", "cancelled"), ("run", "running"), ("stay", "pending")])
 def test_an_heir_that_fails_is_a_parent_that_fails(db: Db, policy: Any, becomes: str) -> None:
     parent, heir = superseded(db)
