@@ -2,6 +2,7 @@
 
 from storage.body import Body, Reader
 from storage.errors import (
+    AccessDenied,
     AlreadyExists,
     DigestMismatch,
     InvalidKey,
@@ -17,6 +18,7 @@ from storage.s3 import S3Settings, S3Store, open_store
 from storage.store import OpenUpload, Part, Stat, Store, Upload
 
 __all__ = [
+    "AccessDenied",
     "AlreadyExists",
     "Body",
     "DigestMismatch",

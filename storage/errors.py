@@ -5,10 +5,11 @@ StorageError
 ├── AlreadyExists   a conditional put found the key taken
 ├── DigestMismatch  the bytes are not those of the digest
 ├── OutOfRange      the object ends before the bytes asked for
+├── AccessDenied    the store does not let us in: keys, rights, no such bucket; trying again won't help
 ├── Unavailable     the store did not answer, or said «not now»; trying again may help
 └── InvalidKey      a key that no store takes (also a ValueError)
 
-A plain StorageError is a refusal that trying again won't change: no right, no bucket.
+A plain StorageError is a request that trying again won't change.
 Only NotFound means absent. Every class' docstring is its message.
 """
 
@@ -41,6 +42,10 @@ class DigestMismatch(StorageError):
 
 class OutOfRange(StorageError):
     """The object ends before the bytes asked for."""
+
+
+class AccessDenied(StorageError):
+    """The store does not let us in."""
 
 
 class Unavailable(StorageError):

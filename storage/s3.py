@@ -33,7 +33,7 @@ from botocore.exceptions import (
 from botocore.response import StreamingBody
 
 from storage.body import CHUNK_BYTES, Body, Reader
-from storage.errors import AlreadyExists, DigestMismatch, NotFound, OutOfRange, StorageError, Unavailable
+from storage.errors import AccessDenied, AlreadyExists, DigestMismatch, NotFound, OutOfRange, StorageError, Unavailable
 from storage.keys import check_key, check_prefix
 from storage.prefixed import Prefixed
 from storage.store import OpenUpload, Part, Stat, Store, Upload, check_range, read_up_to
@@ -524,7 +524,9 @@ def _raise(key: str, error: BotoCoreError | ClientError) -> NoReturn:
     # NoSuchUpload: the answer to a completion got lost, and the repeated request finds no upload any more.
     if status >= 500 or status == 429 or code in {"RequestTimeout", "NoSuchUpload"}:
         raise Unavailable(key, f"the store answered {code}", retry_after=_retry_after(error)) from error
-    raise StorageError(key, f"the store refused: {code}") from error
+    # What is not found here is the bucket: see above for keys and uploads.
+    refusal = AccessDenied if status in {401, 403, 404} else StorageError
+    raise refusal(key, f"the store refused: {code}") from error
 
 
 def _status(error: ClientError) -> int:

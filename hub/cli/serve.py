@@ -14,6 +14,7 @@ import click
 from gunicorn.app.base import BaseApplication
 from gunicorn.workers.gthread import ThreadWorker
 
+from hub.first_look import first_look
 from hub.settings import environment, from_env
 from hub.wire.pace import PacedSocket
 
@@ -40,6 +41,8 @@ class Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
         super().load_wsgi()
         gc.collect()
         gc.freeze()
+        if self.age == 1:  # the first of several
+            first_look(self.wsgi.extensions["packhouse"].services.archive)
 
     def handle(self, conn: Any) -> Any:
         """Read a request and answer it, in a thread."""

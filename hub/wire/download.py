@@ -16,6 +16,7 @@ from hub.records import EMPTY_OBJECT_ID, decode_manifest
 from hub.refs import find_commit
 from hub.wire.context import hub, opened
 from hub.wire.pull import locate_when_indexed
+from hub.wire.stream import begun
 
 wire = Blueprint("download", __name__, url_prefix="/<owner>/<slug>")
 
@@ -45,4 +46,4 @@ def archive(owner: str, slug: str, name: str) -> Response:
     }
     files = read_files(services, repository_id, manifest)
     chunks = watched(services, repository_id, make(files, folder, commit.committed_at))
-    return Response(chunks, 200, headers, content_type=media_type)
+    return Response(begun(chunks), 200, headers, content_type=media_type)

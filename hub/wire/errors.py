@@ -11,9 +11,10 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from werkzeug.exceptions import HTTPException
 
 from hub import errors
+from hub.first_look import DENIED
 from hub.web.page import error_page, wants_page
 from hub.wire.codec import CHUNK_BYTES, JSON, accepts_msgpack
-from storage import StorageError, Unavailable
+from storage import AccessDenied, StorageError, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,10 @@ def _hub_error(error: errors.HubError) -> Response:
 
 
 def _storage_error(error: StorageError) -> Response:
+    if isinstance(error, AccessDenied):
+        log.error(DENIED, error.detail)
+        sentence = "The object store does not let the hub in; nothing was changed. The operator finds it in the log."
+        return _say(500, "STORE_DENIED", sentence)
     log.error("storage failed: %s", error)
     if isinstance(error, Unavailable):
         sentence = "The object store does not answer; nothing was changed. Send the same request again."

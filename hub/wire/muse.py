@@ -25,7 +25,7 @@ from hub.wire.codec import JSON, MSGPACK, answer, answer_ids, body, read_map, ta
 from hub.wire.context import hub, opened, page
 from hub.wire.in_time import answer_in_time
 from hub.wire.signed import object_to
-from hub.wire.stream import stream
+from hub.wire.stream import begun, stream
 
 wire = Blueprint("muse", __name__, url_prefix="/<owner>/<slug>")
 NEGOTIATE_IDS = 256
@@ -164,4 +164,4 @@ def fetch(owner: str, slug: str) -> Response:
         plan = pull.plan_part(services, repository.repository_id, want, have, number, remote=remote)
     if isinstance(plan, pull.Stored):
         return stream(plan.body, MSGPACK, tail=plan.tail)
-    return Response(plan.chunks(), content_type=MSGPACK)
+    return Response(begun(plan.chunks()), content_type=MSGPACK)

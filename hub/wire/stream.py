@@ -32,6 +32,17 @@ def stream(
     return response
 
 
+def begun(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """The same chunks, of which the first one is there: what fails until then is an answer, not one cut short."""
+    first = next(chunks, b"")
+
+    def all_of_them() -> Iterator[bytes]:
+        yield first
+        yield from chunks
+
+    return all_of_them()
+
+
 def _client() -> socket.socket | None:
     """The connection of the client, where the server shows it, and bytes of the answer can be put on it as they are."""
     found = request.environ.get("gunicorn.socket")

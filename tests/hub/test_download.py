@@ -7,12 +7,14 @@ import random
 import tarfile
 import tracemalloc
 import zipfile
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
 import zstandard
 
 from hub.export import FORMATS
+from storage import AccessDenied, FaultyStore, MemoryStore, StorageError, Unavailable
 from tests.hub.racing import pushed
 from tests.hub.world import BEGIN, History, World
 
@@ -54,6 +56,28 @@ def test_a_download_has_every_file_and_the_same_bytes_again(world: World, histor
     assert unpacked(ending, answer.data) == {f"data-main/{path}": content for path, content in FILES.items()}
     assert world.get(f"/archive/main{ending}").data == answer.data
     assert f"data-main{ending}" in answer.headers["Content-Disposition"]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [(Unavailable, 503, "STORE_UNAVAILABLE"), (AccessDenied, 500, "STORE_DENIED")],
+)
+def test_a_store_that_fails_at_once_is_an_answer(
+    new_world: Callable[..., World], history: History, ending: str, error: type[StorageError], status: int, code: str
+) -> None:
+    away = False
+
+    def hook(op: str, key: str, phase: str) -> None:
+        if away and op in ("get", "get_range", "open_range"):
+            raise error(key)
+
+    world = new_world(archive=FaultyStore(MemoryStore(), hook=hook))
+    pushed(world.push_mpack(history, history.commit({"a": b"content"})))
+    world.drain()
+    away = True
+    answer = world.get(f"/archive/main{ending}")
+    assert (answer.status_code, answer.get_json()["error"]) == (status, code)
 
 
 @pytest.mark.parametrize("ending", FORMATS)

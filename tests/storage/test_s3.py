@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from storage import (
+    AccessDenied,
     AlreadyExists,
     DigestMismatch,
     InvalidKey,
@@ -130,22 +131,28 @@ class TestErrors:
         assert error.value.retry_after is None
 
     @pytest.mark.parametrize(
-        ("status", "code"),
-        [(403, "AccessDenied"), (404, "NoSuchBucket"), (400, "AuthorizationHeaderMalformed"), (418, "Teapot")],
+        ("status", "code", "kind"),
+        [
+            (403, "SignatureDoesNotMatch", AccessDenied),
+            (401, "Unauthorized", AccessDenied),
+            (404, "NoSuchBucket", AccessDenied),
+            (400, "AuthorizationHeaderMalformed", StorageError),
+            (418, "Teapot", StorageError),
+        ],
     )
     def test_refusal_is_neither_absent_nor_passing(
-        self, connect: Callable[..., S3Store], status: int, code: str
+        self, connect: Callable[..., S3Store], status: int, code: str, kind: type[StorageError]
     ) -> None:
         with pytest.raises(StorageError, match=code) as error:
             connect(Answer(status, code)).get("k")
-        assert type(error.value) is StorageError
+        assert type(error.value) is kind
 
     def test_head_in_a_bucket_that_is_gone_is_not_absence(
         self, connect: Callable[..., S3Store], server: Server
     ) -> None:
         with pytest.raises(StorageError) as error:
             connect(Answer(404), Answer(404)).head("k")
-        assert type(error.value) is StorageError
+        assert type(error.value) is AccessDenied
         assert server.asked == ["HEAD /packhouse/k", "HEAD /packhouse"]
 
     def test_head_in_a_bucket_that_is_there_is_absence(self, connect: Callable[..., S3Store]) -> None:
@@ -155,7 +162,7 @@ class TestErrors:
     def test_head_without_the_right_is_not_absence(self, connect: Callable[..., S3Store]) -> None:
         with pytest.raises(StorageError) as error:
             connect(Answer(403)).head("k")
-        assert type(error.value) is StorageError
+        assert type(error.value) is AccessDenied
 
     def test_conflict_with_a_write_that_succeeded_means_taken(self, connect: Callable[..., S3Store]) -> None:
         store = connect(Answer(409, "ConditionalRequestConflict"), Answer(200, headers=DESCRIBED))
@@ -374,14 +381,14 @@ class TestRealServer:
                 ):
                     with pytest.raises(StorageError) as error:
                         call()
-                    assert type(error.value) is StorageError
+                    assert type(error.value) is AccessDenied
 
     def test_missing_bucket_is_not_absence(self, s3_settings: S3Settings) -> None:
         with closing(S3Store(replace(s3_settings, bucket="no-such-bucket"))) as store:
             for call in (store.get, store.head):
                 with pytest.raises(StorageError) as error:
                     call("k")
-                assert type(error.value) is StorageError
+                assert type(error.value) is AccessDenied
 
     def test_bucket_can_be_ensured_again(self, real_store: S3Store) -> None:
         real_store.put("ensured/k", b"x")
