@@ -41,6 +41,7 @@ def register(app: Flask) -> None:
     """Answer every error of the hub, of the store and of HTTP itself in the caller's own form."""
     app.register_error_handler(errors.HubError, _hub_error)
     app.register_error_handler(StorageError, _storage_error)
+    app.register_error_handler(errors.CorruptMpack, _damaged)
     app.register_error_handler(DBAPIError, _database_error)
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(Exception, _unexpected)
@@ -73,6 +74,12 @@ def _storage_error(error: StorageError) -> Response:
         sentence = "The object store does not answer; nothing was changed. Send the same request again."
         return _say(503, "STORE_UNAVAILABLE", sentence, {}, {"Retry-After": str(RETRY_SECONDS)})
     return _say(500, "STORE_FAILED", "The object store lacks what it should have; the operator finds it in the log.")
+
+
+def _damaged(error: errors.CorruptMpack) -> Response:
+    log.error("an answer met damage before its first byte: %s", error)
+    sentence = "A pack came damaged from the object store. Send the same request again; what is lost is named then."
+    return _say(503, "MPACK_DAMAGED", sentence, {}, {"Retry-After": str(RETRY_SECONDS)})
 
 
 def _database_error(error: DBAPIError) -> Response:

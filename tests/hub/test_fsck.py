@@ -162,16 +162,32 @@ def downloaded(world: World, _: str, __: str) -> TestResponse:
 
 
 @pytest.mark.parametrize("ask", [fetched_by_muse, downloaded])
+@pytest.mark.parametrize("begun", [True, False], ids=["after its first bytes", "before them"])
 def test_a_stream_that_meets_damage_breaks_off_and_sets_the_pack_aside(
-    world: World, history: History, tip: str, ask: Ask, caplog: pytest.LogCaptureFixture
+    world: World,
+    history: History,
+    tip: str,
+    ask: Ask,
+    begun: bool,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """It is an error as long as nothing has gone out."""
     first = history.ancestors(tip)[-1]
-    for mpack_id in pushed_mpacks(world):
-        overwrite(world, mpack_id)
-    with pytest.raises(CorruptMpack) as raised:
-        _ = ask(world, tip, first).data
-    assert (Code.PACK_SET_ASIDE, raised.value.mpack_id) in found(world)
-    assert f"pack {raised.value.mpack_id} of repository {world.repository_id} is damaged" in caplog.text
+    (mpack_id, *others) = pushed_mpacks(world)
+    for damaged in (mpack_id, *others):
+        overwrite(world, damaged)
+    if begun:
+        for module in ("muse", "download"):
+            monkeypatch.setattr(f"hub.wire.{module}.begun", lambda chunks: chunks)
+        with pytest.raises(CorruptMpack):
+            _ = ask(world, tip, first).data
+    else:
+        answer = ask(world, tip, first)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
+        assert "damaged" in answer.text
+    (aside,) = {about for code, about in found(world) if code == Code.PACK_SET_ASIDE}
+    assert f"pack {aside} of repository {world.repository_id} is damaged" in caplog.text
 
 
 @pytest.mark.parametrize(
