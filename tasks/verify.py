@@ -26,7 +26,8 @@ def verify(conn: Conn) -> list[Violation]:
     charged ones, and within the budget; one is open, the holder's, while it runs, and none else; none began before
     the last had ended, or after an end that only a person may undo, unless a person did; it succeeded exactly if its
     last attempt did, and that one began after the last request that was joined to it. No more jobs of a limit ran
-    at any instant than it allows. No child ran before its parents had succeeded, its policy being to wait for that.
+    at any instant than it allows. No child ran before its parents had succeeded, its policy being to wait for that, but
+    for one of a superseded parent that a person has retried since.
     No attempt and no dependency is without its job.
     What a CHECK or a unique index refuses is not looked for. Costs one pass over all jobs and attempts.
     """

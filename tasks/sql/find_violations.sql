@@ -73,6 +73,11 @@ WHERE c.on_parent_failure <> 'run'
   AND h.job_id IS DISTINCT FROM c.job_id
   AND (COALESCE(h.status, p.status) <> 'succeeded' OR COALESCE(h.finished_at, p.finished_at) > r.first_claimed_at)
   AND r.first_claimed_at IS NOT NULL
+  -- A person's retry of a superseded parent takes back who stood in for it: what the child had seen is not told any more.
+  AND NOT EXISTS (
+      SELECT FROM tasks.operation AS o JOIN tasks.job AS q USING (job_id)
+      WHERE o.action = 'retry' AND o.at >= r.first_claimed_at
+        AND (q.job_id = p.job_id OR (q.task = p.task AND q.dedup_key = p.dedup_key)))
 UNION ALL
 SELECT DISTINCT d.child_id, 'dependency without a job'
 FROM tasks.dependency AS d WHERE NOT EXISTS (SELECT FROM tasks.job AS j WHERE j.job_id = d.child_id)

@@ -95,6 +95,26 @@ def test_a_superseded_parent_that_is_retried_is_waited_for_again(db: Db, line: i
     assert claim_one(db, now=16).job_id == child
 
 
+@pytest.mark.parametrize("line", [1, 2])
+def test_a_retry_of_the_parent_after_its_child_has_run_is_no_fault_of_the_child(db: Db, line: int) -> None:
+    parent, heir = superseded(db)
+    child = child_of(db, parent)
+    retried = parent
+    for now in range(3, 2 + line):
+        held = claim_one(db, now=now)
+        retried, heir = heir, enqueue(db, dedup_key="k", now=now).job_id
+        queue.fail_job(db, held.ref, code="X", detail="x", retry_delays=[0], now=at(now))
+    queue.finish_job(db, claim_one(db, now=10).ref, now=at(11))
+    queue.finish_job(db, claim_one(db, now=12).ref, now=at(13))
+    assert (status_of(db, heir), status_of(db, child)) == ("succeeded", "succeeded")
+    queue.retry_job(db, retried, reason="once more", now=at(14))
+    assert verify(db) == []
+    queue.finish_job(db, claim_one(db, now=15).ref, now=at(16))
+    assert verify(db) == []
+    db.execute("UPDATE tasks.operation SET at = %s", (at(9),))
+    assert {violation.job_id for violation in verify(db)} == {child}
+
+
 @pytest.mark.parametrize(("policy", "becomes"), [("cancel", "cancelled"), ("run", "running"), ("stay", "pending")])
 def test_an_heir_that_fails_is_a_parent_that_fails(db: Db, policy: Any, becomes: str) -> None:
     parent, heir = superseded(db)
